@@ -1,0 +1,70 @@
+# `just` lists the recipes. `just demo` and `just test` set up what is missing.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+plugins := "target/plugins"
+normalizer := plugins / "cdr-normalizer.wasm"
+settings := "samples/normalizer-settings.json"
+data := ".cache/up"
+
+[private]
+default:
+    @just --list --unsorted
+
+# The main job, start to end: posts the sample to a system of its own and shows what landed.
+demo *ARGS: build
+    ./target/debug/cdr demo --normalizer {{normalizer}} --normalizer-settings {{settings}} --samples samples/cdrs.ndjson.in {{ARGS}}
+
+# Broker, ClickHouse, API and worker on this machine, durable in .cache/up; Ctrl-C stops all of it.
+up *ARGS: build
+    ./target/debug/cdr up --data {{data}} --normalizer {{normalizer}} --normalizer-settings {{settings}} {{ARGS}}
+
+# The binary (target/debug/cdr) and the reference normalizer (target/plugins).
+build: plugin-build
+    @echo "==> building cdr (the first build compiles wasmtime, librdkafka and the embedded broker: several minutes)"
+    cargo build --locked
+
+# All tests, on a broker and a ClickHouse that they start themselves.
+test *ARGS: build
+    @echo "==> the embedded ClickHouse (fetched once, 180 MB)"
+    ./target/debug/cdr embedded fetch
+    @echo "==> testing"
+    CDR_NORMALIZER_WASM="$PWD/{{normalizer}}" cargo test --locked --workspace {{ARGS}}
+
+# The whole path once more, against Apache Kafka 4 (needs Java 17 and Maven).
+test-kafka *ARGS: build
+    ./target/debug/cdr embedded fetch
+    host/kafka/apache-kafka/apache-kafka.sh fetch
+    CDR_NORMALIZER_WASM="$PWD/{{normalizer}}" host/kafka/apache-kafka/test.sh {{ARGS}}
+
+# The reference normalizer as a WebAssembly component: target/plugins/cdr-normalizer.wasm
+plugin-build: setup
+    @echo "==> building the normalizer (wasm32-wasip2)"
+    cargo build --locked --package cdr-normalizer --lib --target wasm32-wasip2 --profile plugin
+    @mkdir -p {{plugins}}
+    @cp target/wasm32-wasip2/plugin/cdr_normalizer.wasm {{normalizer}}
+    @ls -l {{normalizer}} | awk '{print "    " $NF ": " $5 " bytes"}'
+
+# The cases and properties of the reference normalizer, natively and through the built .wasm.
+plugin-test: build
+    cargo test --locked --package cdr-plugin-sdk --package cdr-normalizer
+    CDR_NORMALIZER_WASM="$PWD/{{normalizer}}" cargo test --locked --package cdr-plugin-host
+
+# Formatting and lints, as CI has them.
+lint:
+    cargo fmt --all --check
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+
+# Normalizing in the sandbox against the same code native (release build).
+bench *ARGS: plugin-build
+    CDR_NORMALIZER_WASM="$PWD/{{normalizer}}" cargo bench --locked --package cdr-bench {{ARGS}}
+
+# Removes what was built, and the data of `just up`.
+clean:
+    cargo clean
+    rm -rf {{data}}
+
+# What a build needs and a fresh machine may lack.
+[private]
+setup:
+    @.ci/setup

@@ -1,0 +1,497 @@
+//! Consuming: raw records out of Kafka, outcomes back into the ledger.
+//!
+//! ```text
+//!   Kafka ──► polling thread ──► bounded channel ──► worker
+//!               │   ▲  pauses when full                │
+//!               │   └────────── commits ◄── ledger ◄── settle(ids, outcome)
+//!               └── rebalances ──────────────▲
+//! ```
+//!
+//! One thread of its own polls and never blocks, whatever the worker or the
+//! brokers do: when too much is in flight it pauses the partitions and goes on
+//! polling, so that an outage downstream is no reason to lose the partitions.
+//! Commits are asynchronous, sent by that thread only, one at a time, with the
+//! explicit next offsets of the [ledger](crate::ledger); their results are looked
+//! at in the commit callback. Asynchronous because a synchronous commit has no
+//! timeout of its own and would stop the polling while a coordinator is away.
+//!
+//! A revocation is answered when the partition's records in flight are settled
+//! and committed, or when [`ConsumerConfig::revoke_budget`] is over; polling and
+//! heartbeats go on meanwhile. A partition that is *lost* is dropped at once and
+//! commits nothing.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::error::RDKafkaErrorCode;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::config::{ConfigError, KafkaConfig};
+use crate::lag::{LagWatch, PartitionLag};
+use crate::ledger::{Counts, Ledger, Outcome, PartitionView, RecordId};
+use crate::poll::PollLoop;
+use crate::reachability::{Reach, Reachability};
+
+/// Settings of a [`RawConsumer`].
+#[derive(Debug, Clone)]
+pub struct ConsumerConfig {
+    /// Topic of raw records.
+    pub topic: String,
+    /// Consumer group.
+    pub group: String,
+    /// Records without an outcome, over all partitions; at this bound the
+    /// partitions are paused.
+    pub max_in_flight: usize,
+    /// Bytes of keys and payloads without an outcome; the same.
+    pub max_in_flight_bytes: u64,
+    /// Shortest time between two commits.
+    pub commit_interval: Duration,
+    /// How long a revoked partition may be kept to settle what is in flight.
+    pub revoke_budget: Duration,
+    /// How long commits may fail while brokers answer, before that is fatal.
+    pub commit_retry_budget: Duration,
+    /// `max.poll.interval.ms`.
+    pub max_poll_interval: Duration,
+    /// `session.timeout.ms`: after this a dead worker's partitions move on.
+    pub session_timeout: Duration,
+    /// How often lag is read.
+    pub lag_interval: Duration,
+}
+
+impl ConsumerConfig {
+    /// Defaults for a topic and a group.
+    pub fn new(topic: impl Into<String>, group: impl Into<String>) -> Self {
+        ConsumerConfig {
+            topic: topic.into(),
+            group: group.into(),
+            max_in_flight: 20_000,
+            max_in_flight_bytes: 64 << 20,
+            commit_interval: Duration::from_millis(250),
+            revoke_budget: Duration::from_secs(10),
+            commit_retry_budget: Duration::from_secs(120),
+            max_poll_interval: Duration::from_secs(300),
+            session_timeout: Duration::from_secs(45),
+            lag_interval: Duration::from_secs(5),
+        }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let contradiction = |text: String| Err(ConfigError::Contradiction(text));
+        if self.max_in_flight == 0 || self.max_in_flight_bytes == 0 {
+            return contradiction(format!(
+                "the bounds of records in flight must be above 0, found {} records and {} bytes",
+                self.max_in_flight, self.max_in_flight_bytes
+            ));
+        }
+        if self.session_timeout > self.max_poll_interval {
+            return contradiction(format!(
+                "session.timeout.ms ({:?}) must not be above max.poll.interval.ms ({:?})",
+                self.session_timeout, self.max_poll_interval
+            ));
+        }
+        if self.revoke_budget + crate::poll::REVOKE_COMMIT_GRACE >= self.max_poll_interval {
+            return contradiction(format!(
+                "the revocation budget ({:?}) must be below max.poll.interval.ms ({:?}), or the group moves on without it",
+                self.revoke_budget, self.max_poll_interval
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A raw record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// What to settle when it has its outcome.
+    pub id: RecordId,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its payload; none for a tombstone, which is settled like any other.
+    pub payload: Option<Vec<u8>>,
+    /// Its Kafka timestamp, ms since the Unix epoch.
+    pub timestamp_ms: Option<i64>,
+    /// When it was first received, ms since the Unix epoch: header
+    /// `cdr-received-at` of a replay, else the Kafka timestamp.
+    pub received_at_ms: i64,
+    /// How often it was replayed (header `cdr-replay-count`).
+    pub replay_count: u32,
+}
+
+impl Record {
+    /// Bytes that it counts against the bound.
+    pub fn bytes(&self) -> usize {
+        self.key.as_ref().map_or(0, Vec::len) + self.payload.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// News of a consumer, in order.
+#[derive(Debug, Clone)]
+pub enum ConsumerEvent {
+    /// Partitions were assigned.
+    Assigned {
+        /// Which.
+        partitions: Vec<i32>,
+    },
+    /// Partitions will be given back: settle what is in flight of them soon.
+    Revoking {
+        /// Which.
+        partitions: Vec<i32>,
+        /// How long they are kept for that.
+        budget: Duration,
+    },
+    /// Partitions are gone: drop what is buffered of them.
+    Revoked {
+        /// Which.
+        partitions: Vec<i32>,
+        /// Taken away without asking: nothing of them was committed at the end.
+        lost: bool,
+        /// Records that were dropped without an outcome; another worker
+        /// consumes them again.
+        given_back: u64,
+    },
+    /// The consumer can't go on. It commits nothing more; stop nonzero.
+    Fatal(ConsumerFailure),
+}
+
+/// Why a consumer can't go on.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ConsumerFailure {
+    /// The broker refused a commit for a reason that does not pass.
+    #[error(
+        "Kafka at {brokers} refused to commit offset {next} of {topic}/{partition} for group {group}: {cause}. \
+         Nothing was advanced; records since the last commit are consumed again"
+    )]
+    CommitRefused {
+        /// The bootstrap addresses.
+        brokers: String,
+        /// The group.
+        group: String,
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// The next offset that was to be committed.
+        next: i64,
+        /// The broker's word for it.
+        cause: RDKafkaErrorCode,
+    },
+    /// Commits failed for too long, though brokers answer.
+    #[error(
+        "commits of group {group} at Kafka {brokers} have failed for {lasting:.0?} though brokers answer, lastly: {cause}. \
+         Nothing was advanced; check the group's coordinator"
+    )]
+    CommitStuck {
+        /// The bootstrap addresses.
+        brokers: String,
+        /// The group.
+        group: String,
+        /// For how long.
+        lasting: Duration,
+        /// The last cause.
+        cause: RDKafkaErrorCode,
+    },
+    /// This client may not read the topic or join the group.
+    #[error(
+        "Kafka at {brokers} does not allow group {group} to read topic {topic}: {cause}. Check the ACLs of KAFKA_SASL_USERNAME"
+    )]
+    Unauthorized {
+        /// The bootstrap addresses.
+        brokers: String,
+        /// The group.
+        group: String,
+        /// The topic.
+        topic: String,
+        /// The broker's word for it.
+        cause: RDKafkaErrorCode,
+    },
+    /// librdkafka declared the client dead.
+    #[error("the Kafka client of group {group} at {brokers} failed for good: {cause}")]
+    Client {
+        /// The bootstrap addresses.
+        brokers: String,
+        /// The group.
+        group: String,
+        /// librdkafka's words.
+        cause: String,
+    },
+}
+
+impl ConsumerFailure {
+    /// A word for metrics and logs.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            ConsumerFailure::CommitRefused { .. } => "commit_refused",
+            ConsumerFailure::CommitStuck { .. } => "commit_stuck",
+            ConsumerFailure::Unauthorized { .. } => "unauthorized",
+            ConsumerFailure::Client { .. } => "client",
+        }
+    }
+}
+
+/// A consumer that could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ConsumerError {
+    /// The settings can't work.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The subscription was refused.
+    #[error("could not subscribe to topic {topic}: {reason}")]
+    Subscribe {
+        /// The topic.
+        topic: String,
+        /// librdkafka's words.
+        reason: String,
+    },
+    /// The operating system gave no thread.
+    #[error("could not start a thread for the Kafka consumer: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// A consumer that did not end in order. Nothing unsafe was committed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CloseError {
+    /// Records had no outcome yet.
+    #[error("{in_flight} records had no outcome when the consumer was closed; they are consumed again")]
+    Unsettled {
+        /// How many.
+        in_flight: u64,
+    },
+    /// The last commit was not acknowledged.
+    #[error(
+        "the last commit was not acknowledged within {budget:.1?}; records since the one before are consumed again"
+    )]
+    Uncommitted {
+        /// The budget.
+        budget: Duration,
+    },
+    /// It had failed before.
+    #[error(transparent)]
+    Failed(#[from] ConsumerFailure),
+    /// The thread did not end in time, or had ended before.
+    #[error("the Kafka consumer did not stop within {budget:.1?}")]
+    Stuck {
+        /// The budget.
+        budget: Duration,
+    },
+}
+
+/// A consumer as it is now; for `/stats` and metrics.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// The partitions held, with their counts since the assignment.
+    pub partitions: Vec<PartitionView>,
+    /// Counts of every partition that was ever held.
+    pub by_partition: BTreeMap<i32, Counts>,
+    /// Counts of all partitions since the start.
+    pub totals: Counts,
+    /// Bytes of the records in flight.
+    pub in_flight_bytes: u64,
+    /// Whether the partitions are paused because too much is in flight.
+    pub paused: bool,
+    /// Whether it was told to stop consuming.
+    pub draining: bool,
+    /// Time since the thread last polled: seconds are a sign of trouble.
+    pub polled_ago: Duration,
+    /// Commits acknowledged.
+    pub commits: u64,
+    /// Commits that failed, retried ones included.
+    pub commit_failures: u64,
+    /// Assignments and revocations.
+    pub rebalances: u64,
+    /// Settles that came after their partition was gone.
+    pub stale_settles: u64,
+    /// Settles of records that had an outcome already.
+    pub repeated_settles: u64,
+    /// How often a log stepped back under the consumer.
+    pub steps_back: u64,
+    /// Whether the brokers answer.
+    pub reach: Reach,
+}
+
+/// What the handle, the polling thread and the callbacks share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) brokers: String,
+    pub(crate) config: ConsumerConfig,
+    ledger: Mutex<Ledger>,
+    pub(crate) lag: Mutex<BTreeMap<i32, PartitionLag>>,
+    pub(crate) failure: Mutex<Option<ConsumerFailure>>,
+    pub(crate) reach: Arc<Reachability>,
+    pub(crate) events: mpsc::UnboundedSender<ConsumerEvent>,
+    pub(crate) paused: AtomicBool,
+    pub(crate) draining: AtomicBool,
+    pub(crate) commits: AtomicU64,
+    pub(crate) commit_failures: AtomicU64,
+    pub(crate) rebalances: AtomicU64,
+    started: Instant,
+    polled_ms: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn mark_polled(&self) {
+        let ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.polled_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Nobody may listen any more; then there is nobody to tell.
+    pub(crate) fn tell(&self, event: ConsumerEvent) {
+        let _ = self.events.send(event);
+    }
+
+    pub(crate) fn failed(&self) -> Option<ConsumerFailure> {
+        self.failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+pub(crate) enum Command {
+    Close {
+        budget: Duration,
+        reply: oneshot::Sender<Result<(), CloseError>>,
+    },
+}
+
+/// A running consumer. Dropping it without [`RawConsumer::close`] leaves the
+/// group without committing anything more.
+#[derive(Debug)]
+pub struct RawConsumer {
+    shared: Arc<Shared>,
+    commands: std::sync::mpsc::Sender<Command>,
+    _lag: LagWatch,
+}
+
+/// A started consumer with what comes out of it.
+#[derive(Debug)]
+pub struct Started {
+    /// Settles, reports, closes.
+    pub consumer: RawConsumer,
+    /// The records, in offset order per partition. Ends when the polling
+    /// thread is gone: unless [`RawConsumer::close`] was called, a failure.
+    pub records: mpsc::Receiver<Record>,
+    /// The news.
+    pub events: mpsc::UnboundedReceiver<ConsumerEvent>,
+}
+
+impl RawConsumer {
+    /// Starts the polling thread. No connection is waited for: brokers that are
+    /// away are logged, and found when they come.
+    pub fn start(kafka: &KafkaConfig, config: ConsumerConfig) -> Result<Started, ConsumerError> {
+        config.check()?;
+        let (events, events_out) = mpsc::unbounded_channel();
+        let (records, records_out) = mpsc::channel(config.max_in_flight);
+        let (commands, commands_in) = std::sync::mpsc::channel();
+        let shared = Arc::new(Shared {
+            brokers: kafka.bootstrap.clone(),
+            ledger: Mutex::new(Ledger::new()),
+            lag: Mutex::new(BTreeMap::new()),
+            failure: Mutex::new(None),
+            reach: Arc::new(Reachability::new(kafka.bootstrap.clone(), "consumer")),
+            events,
+            paused: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            commits: AtomicU64::new(0),
+            commit_failures: AtomicU64::new(0),
+            rebalances: AtomicU64::new(0),
+            started: Instant::now(),
+            polled_ms: AtomicU64::new(0),
+            config,
+        });
+        let poll_loop = PollLoop::new(kafka, shared.clone(), records, commands_in)?;
+        std::thread::Builder::new()
+            .name("kafka-poll".to_owned())
+            .spawn(move || poll_loop.run())?;
+        let lag = LagWatch::start(kafka, shared.clone())?;
+        Ok(Started {
+            consumer: RawConsumer {
+                shared,
+                commands,
+                _lag: lag,
+            },
+            records: records_out,
+            events: events_out,
+        })
+    }
+
+    /// Records have their outcome. From any thread; ids of partitions that are
+    /// gone are counted and ignored.
+    pub fn settle(&self, ids: impl IntoIterator<Item = RecordId>, outcome: Outcome) {
+        let mut ledger = self.shared.ledger();
+        for id in ids {
+            ledger.settle(id, outcome);
+        }
+    }
+
+    /// Whether a record still needs an outcome from here: its partition is held
+    /// and it has none yet.
+    pub fn is_current(&self, id: RecordId) -> bool {
+        self.shared.ledger().is_current(id)
+    }
+
+    /// Stops taking records; what was taken can still be settled and is still
+    /// committed. Partitions are kept.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::Release);
+    }
+
+    /// Commits what is settled, waits for the acknowledgement, leaves the group
+    /// and ends the thread. `Ok` only if every record taken is settled and its
+    /// offset committed.
+    pub async fn close(&self, budget: Duration) -> Result<(), CloseError> {
+        self.drain();
+        let stuck = CloseError::Stuck { budget };
+        let (reply, replied) = oneshot::channel();
+        if self.commands.send(Command::Close { budget, reply }).is_err() {
+            return Err(match self.shared.failed() {
+                Some(failure) => failure.into(),
+                None => stuck,
+            });
+        }
+        // Leaving the group takes a moment after the last commit.
+        let patience = budget + Duration::from_secs(5);
+        match tokio::time::timeout(patience, replied).await {
+            Ok(Ok(result)) => result,
+            _ => Err(stuck),
+        }
+    }
+
+    /// How things are.
+    pub fn status(&self) -> Status {
+        let shared = &self.shared;
+        let now_ms = u64::try_from(shared.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let polled_ms = shared.polled_ms.load(Ordering::Relaxed);
+        let ledger = shared.ledger();
+        Status {
+            partitions: ledger.partitions(),
+            by_partition: ledger.all_lifetime_counts(),
+            totals: ledger.totals(),
+            in_flight_bytes: ledger.in_flight_bytes(),
+            paused: shared.paused.load(Ordering::Relaxed),
+            draining: shared.draining.load(Ordering::Relaxed),
+            polled_ago: Duration::from_millis(now_ms.saturating_sub(polled_ms)),
+            commits: shared.commits.load(Ordering::Relaxed),
+            commit_failures: shared.commit_failures.load(Ordering::Relaxed),
+            rebalances: shared.rebalances.load(Ordering::Relaxed),
+            stale_settles: ledger.stale_settles(),
+            repeated_settles: ledger.repeated_settles(),
+            steps_back: ledger.steps_back(),
+            reach: shared.reach.reach(),
+        }
+    }
+
+    /// Lag of the partitions held, as last read.
+    pub fn lag(&self) -> BTreeMap<i32, PartitionLag> {
+        self.shared
+            .lag
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

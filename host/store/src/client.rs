@@ -1,0 +1,418 @@
+//! The connection to ClickHouse: inserts, and the few queries that the hosts
+//! ask.
+//!
+//! Queries go through the official `clickhouse` crate. Inserts don't: its raw
+//! insert gives back neither the HTTP status nor the answer's headers and body,
+//! and compresses anew for every attempt, while here the status decides on the
+//! class of an error, the body and the count of rows on whether it was a
+//! success at all, and a retry sends the same bytes.
+
+use std::sync::Arc;
+
+use clickhouse::error::Error as ClientError;
+use hyper_util::{
+    client::legacy::{Client as HyperClient, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use reqwest::{Response, StatusCode, Url, header, redirect};
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::{
+    block::EncodedBlock,
+    column::ColumnSpec,
+    config::{ConfigError, StoreConfig},
+    error::{ErrorClass, Operation, StoreError},
+    schema::{LayoutError, TableLayout, TableSpec, quoted},
+    token::DedupToken,
+};
+
+/// Below the 3 s after which older servers close an idle connection, so that a
+/// request hardly ever meets one that is just being closed.
+const POOL_IDLE: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// More of an answer is not read: no message is longer.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// A row of numbers that ClickHouse counts by, as text, and how many rows there
+/// are of it.
+pub type GroupCount = (Vec<String>, u64);
+
+/// One table on one ClickHouse server. Cloning shares the connections.
+#[derive(Debug, Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    config: StoreConfig,
+    url: Url,
+    inserts: reqwest::Client,
+    queries: clickhouse::Client,
+}
+
+/// What answered a [`Store::ping`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StoreInfo {
+    /// ClickHouse's version, as in `26.7.2.1`.
+    pub version: String,
+}
+
+impl Store {
+    /// Makes no connection yet.
+    ///
+    /// # Errors
+    /// Where the configuration can't work.
+    pub fn new(config: StoreConfig) -> Result<Self, ConfigError> {
+        let url = config.checked()?;
+        let inserts = reqwest::Client::builder()
+            // Without it, an insert can wait 40 ms for an acknowledgement that
+            // is itself delayed.
+            .tcp_nodelay(true)
+            .connect_timeout(config.connect_timeout)
+            .timeout(config.insert_timeout)
+            .pool_idle_timeout(POOL_IDLE)
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .map_err(|error| ConfigError::HttpClient {
+                reason: error.to_string(),
+            })?;
+
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(config.connect_timeout));
+        let http = HyperClient::builder(TokioExecutor::new())
+            .pool_idle_timeout(POOL_IDLE)
+            .build(connector);
+        let queries = clickhouse::Client::with_http_client(http)
+            .with_url(url.as_str())
+            .with_user(&config.user)
+            .with_password(config.password.reveal())
+            .with_setting("wait_end_of_query", "1")
+            .with_setting("output_format_json_quote_64bit_integers", "0");
+
+        Ok(Self {
+            inner: Arc::new(Inner {
+                config,
+                url,
+                inserts,
+                queries,
+            }),
+        })
+    }
+
+    /// The configuration it was made from.
+    pub fn config(&self) -> &StoreConfig {
+        &self.inner.config
+    }
+
+    /// The table, as in `telecom.cdr_records`.
+    pub fn table_name(&self) -> String {
+        format!("{}.{}", self.config().database, self.config().table)
+    }
+
+    /// The table as SQL takes it.
+    pub fn quoted_table(&self) -> String {
+        let config = self.config();
+        format!("{}.{}", quoted(&config.database), quoted(&config.table))
+    }
+
+    /// The table that the columns of a manifest need, at this store's place.
+    ///
+    /// # Errors
+    /// Where the manifest can't be stored under this layout.
+    pub fn table_spec(
+        &self,
+        layout: TableLayout,
+        manifest: &[ColumnSpec],
+    ) -> Result<TableSpec, LayoutError> {
+        TableSpec::new(
+            &self.config().database,
+            &self.config().table,
+            layout,
+            manifest,
+        )
+    }
+
+    /// Inserts a block, in one request; tries once. A block of no rows is sent
+    /// like any other.
+    ///
+    /// # Errors
+    /// Whatever is not a plain acknowledgement of every row. The rows may have
+    /// been written nevertheless (a lost answer): send the same block with the
+    /// same token again.
+    pub async fn insert(&self, block: &EncodedBlock, token: &DedupToken) -> Result<(), StoreError> {
+        let at = self.operation(format!(
+            "insert of {} rows into {}",
+            block.rows(),
+            self.table_name()
+        ));
+        let config = self.config();
+        let sql = insert_sql(&self.quoted_table(), block.specs());
+        let mut url = self.inner.url.clone();
+        url.query_pairs_mut()
+            .append_pair("query", &sql)
+            .append_pair("insert_deduplication_token", token.as_str())
+            .append_pair("insert_deduplicate", "1")
+            // The answer is to come when the rows are written, not when they
+            // are queued.
+            .append_pair("async_insert", "0")
+            // Status and headers are then sent last, when the outcome is known.
+            .append_pair("wait_end_of_query", "1")
+            // A null where none may be is an error, not a zero.
+            .append_pair("input_format_null_as_default", "0");
+        let request = self
+            .inner
+            .inserts
+            .post(url)
+            .header("X-ClickHouse-User", &config.user)
+            .header("X-ClickHouse-Key", config.password.reveal())
+            .header(header::CONTENT_ENCODING, "lz4")
+            .body(block.body().clone());
+        let response = request.send().await.map_err(|e| sending(e, &at))?;
+        judge(response, block.rows(), &at).await
+    }
+
+    /// Asks ClickHouse for its version, with the user's credentials.
+    ///
+    /// # Errors
+    /// Where it can't be reached, refuses the user, or is something else.
+    pub async fn ping(&self) -> Result<StoreInfo, StoreError> {
+        let rows: Vec<StoreInfo> = self.query_rows("SELECT version() AS version").await?;
+        rows.into_iter().next().ok_or_else(|| {
+            let at = self.operation("query");
+            StoreError::request(
+                ErrorClass::Setup,
+                "other_server",
+                "the answer to SELECT version() holds no row",
+                &at,
+            )
+        })
+    }
+
+    /// How many rows the table holds, duplicates counted once.
+    ///
+    /// # Errors
+    /// As [`Store::query_rows`].
+    pub async fn count(&self) -> Result<u64, StoreError> {
+        let groups = self.count_by(&[]).await?;
+        Ok(groups.first().map_or(0, |(_, count)| *count))
+    }
+
+    /// How many rows there are of each combination of these columns' values,
+    /// duplicates counted once, in the order of the values.
+    ///
+    /// # Errors
+    /// As [`Store::query_rows`]; a column that the table lacks is among them.
+    pub async fn count_by(&self, columns: &[&str]) -> Result<Vec<GroupCount>, StoreError> {
+        #[derive(Deserialize)]
+        struct Group {
+            key: Vec<String>,
+            rows: u64,
+        }
+        let names: Vec<String> = columns
+            .iter()
+            .map(|name| {
+                let name = name.replace('\\', "\\\\").replace('`', "\\`");
+                format!("ifNull(toString(`{name}`), '')")
+            })
+            .collect();
+        let key = names.join(", ");
+        let table = self.quoted_table();
+        let grouping = match columns.is_empty() {
+            true => String::new(),
+            false => " GROUP BY key ORDER BY key".into(),
+        };
+        let sql = format!(
+            "SELECT CAST([{key}], 'Array(String)') AS key, count() AS rows FROM {table} FINAL{grouping}"
+        );
+        let groups: Vec<Group> = self.query_rows(&sql).await?;
+        Ok(groups.into_iter().map(|g| (g.key, g.rows)).collect())
+    }
+
+    /// Runs a query and gives its rows as JSON objects (or as anything that can
+    /// be read from them), integers as numbers. `sql` has no `FORMAT` clause.
+    ///
+    /// # Errors
+    /// Where ClickHouse can't be reached or refuses, or where a row is not a `T`.
+    pub async fn query_rows<T: DeserializeOwned>(&self, sql: &str) -> Result<Vec<T>, StoreError> {
+        let at = self.operation("query");
+        let query = self.inner.queries.query_raw(sql);
+        let answer = async { query.fetch_bytes("JSONEachRow")?.collect().await };
+        let bytes = self.within_timeout(answer, &at).await?;
+        let rows = serde_json::Deserializer::from_slice(&bytes).into_iter();
+        rows.collect::<Result<_, _>>().map_err(|error| {
+            let message = format!("the answer is not the expected JSON: {error}");
+            StoreError::request(ErrorClass::Setup, "other_server", message, &at)
+        })
+    }
+
+    /// Runs a statement that gives no rows.
+    ///
+    /// # Errors
+    /// Where ClickHouse can't be reached or refuses.
+    pub async fn execute(&self, sql: &str) -> Result<(), StoreError> {
+        let first_words: Vec<_> = sql.split_whitespace().take(2).collect();
+        let at = self.operation(first_words.join(" "));
+        let query = self.inner.queries.query_raw(sql);
+        self.within_timeout(query.execute(), &at).await
+    }
+
+    async fn within_timeout<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ClientError>>,
+        at: &Operation,
+    ) -> Result<T, StoreError> {
+        let limit = self.config().query_timeout;
+        match tokio::time::timeout(limit, answer).await {
+            Ok(result) => result.map_err(|error| querying(error, at)),
+            Err(_) => {
+                let message = format!("no answer within {limit:?}");
+                Err(StoreError::request(
+                    ErrorClass::Transient,
+                    "timeout",
+                    message,
+                    at,
+                ))
+            }
+        }
+    }
+
+    fn operation(&self, what: impl Into<String>) -> Operation {
+        Operation {
+            what: what.into(),
+            address: self.config().address(),
+        }
+    }
+}
+
+fn insert_sql(table: &str, specs: &[ColumnSpec]) -> String {
+    let names: Vec<_> = specs.iter().map(|spec| quoted(&spec.name)).collect();
+    format!("INSERT INTO {table} ({}) FORMAT Native", names.join(", "))
+}
+
+/// Whether an answer acknowledges an insert. The one place that says "success".
+async fn judge(response: Response, rows: usize, at: &Operation) -> Result<(), StoreError> {
+    let status = response.status();
+    let headers = response.headers();
+    let exception: Option<i32> = headers
+        .get("X-ClickHouse-Exception-Code")
+        .map(|code| code.to_str().ok().and_then(|c| c.parse().ok()).unwrap_or(0));
+    let from_clickhouse = headers
+        .keys()
+        .any(|name| name.as_str().starts_with("x-clickhouse-"));
+    let taken = headers
+        .get("X-ClickHouse-Summary")
+        .and_then(|summary| rows_taken(summary.as_bytes()));
+
+    let body = read_some(response, at).await?;
+    let text = String::from_utf8_lossy(&body);
+    if exception.is_some() || text.contains("DB::Exception") {
+        return Err(StoreError::exception(exception, &text, at));
+    }
+    if status != StatusCode::OK {
+        return Err(StoreError::http(status.as_u16(), &text, at));
+    }
+    if !from_clickhouse {
+        let message = "the answer has status 200, but does not come from ClickHouse";
+        return Err(StoreError::request(
+            ErrorClass::Setup,
+            "other_server",
+            message,
+            at,
+        ));
+    }
+    let unclear = |message| {
+        Err(StoreError::request(
+            ErrorClass::Transient,
+            "unclear_answer",
+            message,
+            at,
+        ))
+    };
+    if !text.trim().is_empty() {
+        return unclear(format!(
+            "the answer has status 200, but says: {}",
+            text.trim()
+        ));
+    }
+    match taken {
+        Some(taken) if taken < rows as u64 => {
+            unclear(format!("ClickHouse acknowledged {taken} of {rows} rows"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The rows that ClickHouse read; equal to those sent also where the token made
+/// it drop them. (A request that lost its body on the way gets a 200 too.)
+fn rows_taken(summary: &[u8]) -> Option<u64> {
+    let summary: serde_json::Value = serde_json::from_slice(summary).ok()?;
+    let count = |name| summary.get(name)?.as_str()?.parse::<u64>().ok();
+    count("read_rows").max(count("written_rows"))
+}
+
+async fn read_some(mut response: Response, at: &Operation) -> Result<Vec<u8>, StoreError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|e| sending(e, at))? {
+        let room = MAX_ANSWER - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if body.len() == MAX_ANSWER {
+            break;
+        }
+    }
+    Ok(body)
+}
+
+/// A request that got no whole answer. Always transient: what is not known may
+/// have happened.
+fn sending(error: reqwest::Error, at: &Operation) -> StoreError {
+    let name = match () {
+        () if error.is_timeout() => "timeout",
+        () if error.is_connect() => "connect",
+        () => "connection_lost",
+    };
+    let message = chain(&error.without_url());
+    StoreError::request(ErrorClass::Transient, name, message, at)
+}
+
+fn querying(error: ClientError, at: &Operation) -> StoreError {
+    match error {
+        ClientError::BadResponse(text) if text.contains("Code: ") => {
+            StoreError::exception(None, &text, at)
+        }
+        // The crate's own text where a proxy answered without a body.
+        ClientError::BadResponse(text) => {
+            let status = text.get(..3).and_then(|digits| digits.parse().ok());
+            StoreError::http(status.unwrap_or(400), &text, at)
+        }
+        ClientError::Network(cause) => {
+            let connecting = cause
+                .downcast_ref::<hyper_util::client::legacy::Error>()
+                .is_some_and(hyper_util::client::legacy::Error::is_connect);
+            let name = if connecting {
+                "connect"
+            } else {
+                "connection_lost"
+            };
+            StoreError::request(ErrorClass::Transient, name, chain(cause.as_ref()), at)
+        }
+        ClientError::TimedOut => {
+            StoreError::request(ErrorClass::Transient, "timeout", "no answer in time", at)
+        }
+        other => StoreError::request(ErrorClass::Setup, "request", chain(&other), at),
+    }
+}
+
+/// An error with its causes, since the outer ones say little.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        match text.contains(&cause) {
+            true => text,
+            false => format!("{text}: {cause}"),
+        }
+    })
+}

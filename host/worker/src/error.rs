@@ -1,0 +1,63 @@
+//! Why a worker stops before it was told to. In every case nothing was advanced
+//! beyond what is settled.
+
+use cdr_kafka::PublishError;
+use cdr_kafka::consumer::{CloseError, ConsumerError, ConsumerFailure};
+use cdr_store::StoreError;
+use std::time::Duration;
+
+/// Why a worker stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The consumer could not be started.
+    #[error(transparent)]
+    Consumer(#[from] ConsumerError),
+    /// Reading from, or committing to, Kafka failed for good.
+    #[error(transparent)]
+    Kafka(#[from] ConsumerFailure),
+    /// A dead letter was not acknowledged.
+    #[error(
+        "a dead letter was not delivered to {topic}; stopped without advancing anything: {source}"
+    )]
+    DeadLetter {
+        /// The dead-letter topic.
+        topic: String,
+        /// Why.
+        source: PublishError,
+    },
+    /// ClickHouse can take no batch at all.
+    #[error("the ClickHouse set-up is broken; stopped without advancing anything: {0}")]
+    Setup(StoreError),
+    /// The table doesn't fit the normalizer.
+    #[error("{0}")]
+    Schema(String),
+    /// The normalizer could not be run.
+    #[error("the normalizer can't be run: {0}")]
+    Normalizer(#[from] cdr_plugin_host::RunError),
+    /// What came from the normalizer could not be made into rows.
+    #[error("rows could not be built: {0}")]
+    Rows(#[from] cdr_store::ColumnError),
+    /// A block could not be made.
+    #[error("a block could not be encoded: {0}")]
+    Block(#[from] cdr_store::BlockError),
+    /// The records stopped coming though nobody asked.
+    #[error("the Kafka consumer ended unexpectedly")]
+    ConsumerGone,
+    /// Not everything was settled in time.
+    #[error("not everything was settled within {budget:.0?} of the signal to stop: {detail}")]
+    NotDrained {
+        /// The time that was given.
+        budget: Duration,
+        /// What was left.
+        detail: String,
+    },
+    /// The end was not in order.
+    #[error(transparent)]
+    Close(#[from] CloseError),
+    /// The address could not be bound, or serving failed.
+    #[error("{0}")]
+    Http(String),
+    /// A task of this process panicked.
+    #[error("an internal task failed: {0}")]
+    Task(#[from] tokio::task::JoinError),
+}

@@ -1,0 +1,360 @@
+//! The path of a record: consumed, normalized, inserted or dead-lettered,
+//! settled. One task runs it; inserts and dead letters are tasks of their own.
+
+use crate::batcher::{Action, Batcher};
+use crate::convert;
+use crate::dead_letters::{DeadLetters, Verdict, now_ms};
+use crate::error::WorkerError;
+use crate::insert::{Persistence, insert_rows};
+use crate::stats::Stats;
+use cdr_kafka::consumer::{ConsumerEvent, Record};
+use cdr_kafka::dead_letter::FailureReason;
+use cdr_kafka::ledger::{Outcome, RecordId};
+use cdr_kafka::RawConsumer;
+use cdr_plugin_host::{Batch, Normalized, Normalizer};
+use cdr_store::{Column, ColumnSpec, DedupToken, OffsetRange, Rows, Store};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// A record that waits, and since when.
+struct Waiting {
+    record: Record,
+    since: Instant,
+}
+
+/// Rows that wait to be inserted, with the records that they were made from.
+struct Buffer {
+    columns: Vec<Column>,
+    records: Vec<Waiting>,
+}
+
+/// The pipeline of one worker.
+pub(crate) struct Pipeline {
+    parts: Parts,
+    state: State,
+}
+
+/// What is under way.
+struct State {
+    specs: Arc<[ColumnSpec]>,
+    pending: VecDeque<Waiting>,
+    buffer: Buffer,
+    inserts: JoinSet<Result<(), WorkerError>>,
+    deliveries: JoinSet<Result<(), WorkerError>>,
+}
+
+/// What a pipeline is made of.
+pub(crate) struct Parts {
+    pub(crate) consumer: Arc<RawConsumer>,
+    pub(crate) records: mpsc::Receiver<Record>,
+    pub(crate) events: mpsc::UnboundedReceiver<ConsumerEvent>,
+    pub(crate) normalizer: Normalizer,
+    pub(crate) store: Arc<Store>,
+    pub(crate) dead_letters: DeadLetters,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) persistence: Persistence,
+    pub(crate) batches_in_flight: usize,
+    pub(crate) topic: String,
+    pub(crate) batcher: Batcher,
+}
+
+impl Pipeline {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let specs = convert::insert_specs(parts.normalizer.manifest());
+        parts.stats.normalizer_in_use(parts.normalizer.provenance());
+        Self {
+            parts,
+            state: State {
+                specs,
+                pending: VecDeque::new(),
+                buffer: Buffer {
+                    columns: Vec::new(),
+                    records: Vec::new(),
+                },
+                inserts: JoinSet::new(),
+                deliveries: JoinSet::new(),
+            },
+        }
+    }
+
+    /// Runs until told to stop and everything taken is settled.
+    ///
+    /// # Errors
+    /// Why it can't go on. Tasks under way are given up; what they had not yet
+    /// settled is consumed again.
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> Result<(), WorkerError> {
+        let mut draining = false;
+        loop {
+            self.parts.stats.waiting(
+                self.parts.batcher.pending(),
+                self.parts.batcher.rows(),
+                self.state.inserts.len(),
+            );
+            let mut deadline = None;
+            match self.parts.batcher.next(Instant::now(), draining) {
+                Action::Normalize(count) => {
+                    self.normalize(count).await?;
+                    continue;
+                }
+                Action::Flush if self.state.inserts.len() < self.parts.batches_in_flight => {
+                    self.flush()?;
+                    continue;
+                }
+                // Rows wait for a place; records wait behind them, at last in
+                // Kafka, whose partitions the consumer pauses.
+                Action::Flush => {}
+                Action::Wait(until) => deadline = until,
+            }
+            if draining && self.is_settled() {
+                return Ok(());
+            }
+
+            let may_take = self.parts.batcher.has_room();
+            tokio::select! {
+                biased;
+                Some(done) = self.state.inserts.join_next() => done??,
+                Some(done) = self.state.deliveries.join_next() => done??,
+                Some(event) = self.parts.events.recv() => self.on_event(event)?,
+                () = stop.cancelled(), if !draining => {
+                    tracing::info!(event = "worker_draining", "stops consuming, settles what was taken");
+                    draining = true;
+                    self.parts.consumer.drain();
+                }
+                record = self.parts.records.recv(), if may_take => match record {
+                    Some(record) => self.take(record),
+                    // The news behind it says why, if there is any.
+                    None => match self.parts.events.recv().await {
+                        Some(event) => self.on_event(event)?,
+                        None => return Err(WorkerError::ConsumerGone),
+                    },
+                },
+                () = sleep_until(deadline), if deadline.is_some() => {}
+            }
+        }
+    }
+
+    /// Whether nothing taken is without an outcome.
+    fn is_settled(&self) -> bool {
+        self.state.inserts.is_empty()
+            && self.state.deliveries.is_empty()
+            && self.parts.consumer.status().totals.in_flight == 0
+    }
+
+    fn on_event(&mut self, event: ConsumerEvent) -> Result<(), WorkerError> {
+        match event {
+            ConsumerEvent::Fatal(failure) => Err(failure.into()),
+            ConsumerEvent::Revoked { partitions, .. } => {
+                // Another worker has them now. Rows already made go in all the
+                // same: they are the same rows there.
+                let kept: VecDeque<Waiting> = std::mem::take(&mut self.state.pending)
+                    .into_iter()
+                    .filter(|waiting| !partitions.contains(&waiting.record.id.partition))
+                    .collect();
+                self.state.pending = kept;
+                self.recount_pending();
+                Ok(())
+            }
+            ConsumerEvent::Assigned { .. } | ConsumerEvent::Revoking { .. } => Ok(()),
+        }
+    }
+
+    fn take(&mut self, record: Record) {
+        let since = Instant::now();
+        self.parts.batcher.consumed(record.bytes(), since);
+        self.state.pending.push_back(Waiting { record, since });
+    }
+
+    fn recount_pending(&mut self) {
+        self.parts.batcher.normalized(
+            self.state
+                .pending
+                .iter()
+                .map(|waiting| (waiting.record.bytes(), waiting.since)),
+        );
+    }
+
+    /// Normalizes the first `count` pending records: rows go to the buffer,
+    /// everything else becomes dead letters.
+    async fn normalize(&mut self, count: usize) -> Result<(), WorkerError> {
+        let taken: Vec<Waiting> = self.state.pending.drain(..count).collect();
+        self.recount_pending();
+        let bytes = taken.iter().map(|waiting| waiting.record.bytes()).sum();
+        let mut batch = Batch::with_capacity(taken.len(), bytes);
+        for waiting in &taken {
+            let payload = waiting.record.payload.as_deref().unwrap_or_default();
+            // A batch is bounded far below what can't be pushed any more.
+            let pushed = batch.push(payload, waiting.record.received_at_ms);
+            debug_assert!(pushed.is_ok(), "BATCH_MAX_BYTES is below 4 GiB");
+        }
+        let started = Instant::now();
+        let normalized = self.parts.normalizer.normalize(batch).await?;
+        self.parts.stats.normalized(started.elapsed().as_secs_f64());
+        self.sort_out(taken, normalized)
+    }
+
+    fn sort_out(&mut self, taken: Vec<Waiting>, normalized: Normalized) -> Result<(), WorkerError> {
+        let mut taken: Vec<Option<Waiting>> = taken.into_iter().map(Some).collect();
+        let mut take = |row: u32| taken.get_mut(row as usize).and_then(Option::take);
+
+        let mut rejected = Vec::new();
+        for rejection in normalized.rejections {
+            if let Some(waiting) = take(rejection.row) {
+                let verdict = Verdict {
+                    reason: convert::failure_reason(rejection.reason),
+                    field: rejection.field,
+                    detail: rejection.detail,
+                };
+                rejected.push((waiting.record, verdict));
+            }
+        }
+        for (row, fault) in normalized.faults {
+            self.parts.stats.fault(fault.kind.tag());
+            if let Some(waiting) = take(row) {
+                tracing::error!(
+                    event = "normalizer_fault",
+                    raw_id = waiting.record.key.as_deref().map(|key| String::from_utf8_lossy(key).into_owned()),
+                    kind = fault.kind.tag(),
+                    digest = self.parts.normalizer.provenance().digest,
+                    stderr = fault.stderr,
+                    "the normalizer failed on a record: {fault}"
+                );
+                let verdict = Verdict {
+                    reason: FailureReason::NormalizationError,
+                    field: None,
+                    detail: fault.to_string(),
+                };
+                rejected.push((waiting.record, verdict));
+            }
+        }
+
+        let specs = &self.state.specs[..self.state.specs.len() - convert::host_columns().len()];
+        for part in normalized.parts {
+            let columns = convert::columns(specs, part.columns)?;
+            if self.state.buffer.columns.is_empty() {
+                self.state.buffer.columns = columns;
+            } else {
+                for (column, more) in self.state.buffer.columns.iter_mut().zip(columns) {
+                    column.append(more)?;
+                }
+            }
+            for row in part.rows {
+                if let Some(waiting) = take(row) {
+                    self.parts.batcher.row(waiting.record.bytes(), waiting.since);
+                    self.state.buffer.records.push(waiting);
+                }
+            }
+        }
+
+        if !rejected.is_empty() {
+            let dead_letters = self.parts.dead_letters.clone();
+            let judge = self.parts.normalizer.provenance().clone();
+            self.state
+                .deliveries
+                .spawn(async move { dead_letters.send(rejected, &judge).await });
+        }
+        Ok(())
+    }
+
+    /// Starts the insert of the buffered rows.
+    fn flush(&mut self) -> Result<(), WorkerError> {
+        let records: Vec<Record> = std::mem::take(&mut self.state.buffer.records)
+            .into_iter()
+            .map(|waiting| waiting.record)
+            .collect();
+        let mut columns = std::mem::take(&mut self.state.buffer.columns);
+        self.parts.batcher.flushed();
+        let provenance = self.parts.normalizer.provenance().clone();
+        columns.push(Column::millis(
+            records.iter().map(|record| record.received_at_ms).collect(),
+        ));
+        columns.push(Column::repeat_millis(now_ms(), records.len()));
+        columns.push(Column::repeat_category(&provenance.version, records.len())?);
+        let rows = Rows::new(Arc::clone(&self.state.specs), columns)?;
+        let token = DedupToken::new(&self.parts.topic, &offset_ranges(&records), &provenance.digest);
+
+        let store = Arc::clone(&self.parts.store);
+        let consumer = Arc::clone(&self.parts.consumer);
+        let dead_letters = self.parts.dead_letters.clone();
+        let stats = Arc::clone(&self.parts.stats);
+        let persistence = self.parts.persistence;
+        self.state.inserts.spawn(async move {
+            let started = Instant::now();
+            let result = insert_rows(&*store, &rows, &token, persistence, |error| {
+                stats.retried(&error.to_string());
+            })
+            .await?;
+            let acknowledged = now_ms();
+            for range in result.inserted {
+                let part = &records[range];
+                consumer.settle(ids(part), Outcome::Inserted);
+                stats.inserted(part.iter().map(|record| {
+                    let since = record.timestamp_ms.unwrap_or(acknowledged);
+                    (acknowledged - since) as f64 / 1000.0
+                }));
+                tracing::info!(
+                    event = "batch_inserted",
+                    rows = part.len(),
+                    millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+                    "rows inserted"
+                );
+            }
+            for (range, detail) in result.refused {
+                tracing::error!(
+                    event = "batch_dead_lettered",
+                    rows = range.len(),
+                    error = detail,
+                    "ClickHouse did not take rows; their records are dead-lettered"
+                );
+                let verdict = Verdict {
+                    reason: FailureReason::NormalizationError,
+                    field: None,
+                    detail,
+                };
+                let refused = records[range]
+                    .iter()
+                    .map(|record| (record.clone(), verdict.clone()))
+                    .collect();
+                dead_letters.send(refused, &provenance).await?;
+            }
+            stats.batch_ended(started.elapsed().as_secs_f64());
+            Ok(())
+        });
+        Ok(())
+    }
+}
+
+fn ids(records: &[Record]) -> Vec<RecordId> {
+    records.iter().map(|record| record.id).collect()
+}
+
+/// The offsets that a batch covers, by partition.
+fn offset_ranges(records: &[Record]) -> Vec<OffsetRange> {
+    let mut ranges: BTreeMap<i32, OffsetRange> = BTreeMap::new();
+    for record in records {
+        let (partition, offset) = (record.id.partition, record.id.offset);
+        let timestamp = record.timestamp_ms.unwrap_or(0);
+        let range = ranges.entry(partition).or_insert(OffsetRange {
+            partition,
+            first: offset,
+            last: offset,
+            first_timestamp: timestamp,
+        });
+        if offset < range.first {
+            range.first = offset;
+            range.first_timestamp = timestamp;
+        }
+        range.last = range.last.max(offset);
+    }
+    ranges.into_values().collect()
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}

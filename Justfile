@@ -29,26 +29,27 @@ test *ARGS: build
     @echo "==> the embedded ClickHouse (fetched once, 180 MB)"
     ./target/debug/cdr embedded fetch
     @echo "==> testing"
-    CDR_NORMALIZER_WASM="$PWD/{{normalizer}}" cargo test --locked --workspace {{ARGS}}
+    cargo test --locked --workspace {{ARGS}}
 
 # The whole path once more, against Apache Kafka 4 (needs Java 17 and Maven).
 test-kafka *ARGS: build
     ./target/debug/cdr embedded fetch
     host/kafka/apache-kafka/apache-kafka.sh fetch
-    CDR_NORMALIZER_WASM="$PWD/{{normalizer}}" host/kafka/apache-kafka/test.sh {{ARGS}}
+    host/kafka/apache-kafka/test.sh {{ARGS}}
 
 # The reference normalizer as a WebAssembly component: target/plugins/cdr-normalizer.wasm
 plugin-build: setup
     @echo "==> building the normalizer (wasm32-wasip2)"
-    cargo build --locked --package cdr-normalizer --lib --target wasm32-wasip2 --profile plugin
+    cargo build --locked --package cdr-normalizer --package cdr-hostile --lib --target wasm32-wasip2 --profile plugin
     @mkdir -p {{plugins}}
     @cp target/wasm32-wasip2/plugin/cdr_normalizer.wasm {{normalizer}}
+    @cp target/wasm32-wasip2/plugin/cdr_hostile.wasm {{plugins}}/hostile.wasm
     @ls -l {{normalizer}} | awk '{print "    " $NF ": " $5 " bytes"}'
 
 # The cases and properties of the reference normalizer, natively and through the built .wasm.
 plugin-test: build
     cargo test --locked --package cdr-plugin-sdk --package cdr-normalizer
-    CDR_NORMALIZER_WASM="$PWD/{{normalizer}}" cargo test --locked --package cdr-plugin-host
+    cargo test --locked --package cdr-plugin-host
 
 # Formatting and lints, as CI has them.
 lint:
@@ -57,7 +58,7 @@ lint:
 
 # Normalizing in the sandbox against the same code native (release build).
 bench *ARGS: plugin-build
-    CDR_NORMALIZER_WASM="$PWD/{{normalizer}}" cargo bench --locked --package cdr-bench {{ARGS}}
+    cargo bench --locked --package cdr-bench {{ARGS}}
 
 # Removes what was built, and the data of `just up`.
 clean:

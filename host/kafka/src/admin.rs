@@ -115,10 +115,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// All topics. Asks for none by name, so that no broker creates one.
-pub async fn topics(
-    kafka: &KafkaConfig,
-    budget: Duration,
-) -> Result<Vec<FoundTopic>, AdminError> {
+pub async fn topics(kafka: &KafkaConfig, budget: Duration) -> Result<Vec<FoundTopic>, AdminError> {
     blocking(kafka, "list topics", move |kafka| {
         topics_of(&lone_observer(kafka, None)?, kafka, budget)
     })

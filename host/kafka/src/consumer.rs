@@ -253,7 +253,9 @@ pub enum ConsumerError {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CloseError {
     /// Records had no outcome yet.
-    #[error("{in_flight} records had no outcome when the consumer was closed; they are consumed again")]
+    #[error(
+        "{in_flight} records had no outcome when the consumer was closed; they are consumed again"
+    )]
     Unsettled {
         /// How many.
         in_flight: u64,
@@ -308,6 +310,8 @@ pub struct Status {
     pub steps_back: u64,
     /// Whether the brokers answer.
     pub reach: Reach,
+    /// Whether they say that the topic does not exist.
+    pub topic_missing: bool,
 }
 
 /// What the handle, the polling thread and the callbacks share.
@@ -322,6 +326,7 @@ pub(crate) struct Shared {
     pub(crate) events: mpsc::UnboundedSender<ConsumerEvent>,
     pub(crate) paused: AtomicBool,
     pub(crate) draining: AtomicBool,
+    pub(crate) topic_missing: AtomicBool,
     pub(crate) commits: AtomicU64,
     pub(crate) commit_failures: AtomicU64,
     pub(crate) rebalances: AtomicU64,
@@ -365,7 +370,7 @@ pub(crate) enum Command {
 pub struct RawConsumer {
     shared: Arc<Shared>,
     commands: std::sync::mpsc::Sender<Command>,
-    _lag: LagWatch,
+    lag: Mutex<Option<LagWatch>>,
 }
 
 /// A started consumer with what comes out of it.
@@ -397,6 +402,7 @@ impl RawConsumer {
             events,
             paused: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            topic_missing: AtomicBool::new(false),
             commits: AtomicU64::new(0),
             commit_failures: AtomicU64::new(0),
             rebalances: AtomicU64::new(0),
@@ -413,7 +419,7 @@ impl RawConsumer {
             consumer: RawConsumer {
                 shared,
                 commands,
-                _lag: lag,
+                lag: Mutex::new(Some(lag)),
             },
             records: records_out,
             events: events_out,
@@ -446,9 +452,17 @@ impl RawConsumer {
     /// offset committed.
     pub async fn close(&self, budget: Duration) -> Result<(), CloseError> {
         self.drain();
+        self.lag
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let stuck = CloseError::Stuck { budget };
         let (reply, replied) = oneshot::channel();
-        if self.commands.send(Command::Close { budget, reply }).is_err() {
+        if self
+            .commands
+            .send(Command::Close { budget, reply })
+            .is_err()
+        {
             return Err(match self.shared.failed() {
                 Some(failure) => failure.into(),
                 None => stuck,
@@ -483,6 +497,7 @@ impl RawConsumer {
             repeated_settles: ledger.repeated_settles(),
             steps_back: ledger.steps_back(),
             reach: shared.reach.reach(),
+            topic_missing: shared.topic_missing.load(Ordering::Relaxed),
         }
     }
 

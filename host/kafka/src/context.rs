@@ -29,8 +29,8 @@ pub(crate) struct CommitAnswer {
 pub(crate) enum Notice {
     /// Partitions are to be given back; librdkafka waits for `unassign`.
     Revoking(Vec<i32>),
-    /// A commit was answered.
-    Committed(Vec<CommitAnswer>),
+    /// A commit was answered: the request as a whole, and each partition.
+    Committed(Result<(), RDKafkaErrorCode>, Vec<CommitAnswer>),
     /// A rebalance could not be followed.
     Failed(String),
 }
@@ -208,7 +208,7 @@ impl ConsumerContext for RawContext {
                 })
             })
             .collect();
-        self.note(Notice::Committed(answers));
+        self.note(Notice::Committed(whole, answers));
     }
 }
 

@@ -245,8 +245,8 @@ impl Envelope {
         let rest = message
             .strip_prefix(PREFIX)
             .ok_or_else(|| foreign(&"it does not start with original_payload"))?;
-        let mut values = serde_json::Deserializer::from_slice(rest)
-            .into_iter::<serde::de::IgnoredAny>();
+        let mut values =
+            serde_json::Deserializer::from_slice(rest).into_iter::<serde::de::IgnoredAny>();
         match values.next() {
             Some(Ok(_)) => {}
             Some(Err(error)) => return Err(foreign(&error)),

@@ -370,6 +370,13 @@ impl Ledger {
             .is_some()
     }
 
+    /// Whether the assignment that `commit` belongs to still lasts.
+    pub fn holds(&self, commit: Commit) -> bool {
+        self.partitions
+            .get(&commit.partition)
+            .is_some_and(|part| part.generation == commit.generation)
+    }
+
     fn current(&mut self, commit: Commit) -> Option<&mut Partition> {
         self.partitions
             .get_mut(&commit.partition)

@@ -10,11 +10,11 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use rdkafka::Offset;
 use rdkafka::TopicPartitionList;
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
-use rdkafka::{Offset, error::KafkaResult};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
@@ -65,7 +65,6 @@ pub(crate) struct PollLoop {
     failing_since: Option<Instant>,
     revoking: Option<Revoking>,
     closing: Option<Closing>,
-    topic_missing: bool,
 }
 
 impl PollLoop {
@@ -87,6 +86,8 @@ impl PollLoop {
             .set("allow.auto.create.topics", "false")
             .set("partition.assignment.strategy", "cooperative-sticky")
             .set("enable.partition.eof", "false")
+            // A topic that is provisioned later is found within this.
+            .set("topic.metadata.refresh.interval.ms", "10000")
             .set("queued.min.messages", "10000")
             .set("queued.max.messages.kbytes", prefetch_kib.to_string())
             .set(
@@ -122,7 +123,6 @@ impl PollLoop {
             failing_since: None,
             revoking: None,
             closing: None,
-            topic_missing: false,
         })
     }
 
@@ -159,15 +159,13 @@ impl PollLoop {
         let busy = self.revoking.is_some() || self.closing.is_some() || !self.overflow.is_empty();
         let mut wait = if busy { POLL_BUSY } else { POLL };
         let until = Instant::now() + wait;
-        // The consumer is moved out of `self` only in `end`, so this split is
-        // what lets a borrowed message be looked at.
         loop {
             match self.consumer.poll(wait) {
                 None => break,
                 Some(Ok(message)) => {
                     let record = take(&self.shared, &message);
                     drop(message);
-                    self.topic_missing = false;
+                    self.shared.topic_missing.store(false, Ordering::Relaxed);
                     self.shared.reach.up();
                     if let Some(record) = record {
                         self.overflow.push_back(record);
@@ -184,7 +182,7 @@ impl PollLoop {
         for notice in self.consumer.context().notices() {
             match notice {
                 Notice::Revoking(partitions) => self.start_revocation(partitions),
-                Notice::Committed(answers) => self.committed(&answers),
+                Notice::Committed(whole, answers) => self.committed(whole, &answers),
                 Notice::Failed(cause) => self.fail(ConsumerFailure::Client {
                     brokers: self.shared.brokers.clone(),
                     group: self.shared.config.group.clone(),
@@ -218,8 +216,7 @@ impl PollLoop {
                 cause,
             }),
             (_, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-                if !self.topic_missing {
-                    self.topic_missing = true;
+                if !shared.topic_missing.swap(true, Ordering::Relaxed) {
                     tracing::error!(
                         event = "topic_missing",
                         topic,
@@ -279,7 +276,11 @@ impl PollLoop {
             Ok(()) => {
                 self.shared.paused.store(stopped, Ordering::Release);
                 let word = if stopped { "paused" } else { "resumed" };
-                tracing::debug!(event = "partitions_flow", "{word} {} partitions", list.count());
+                tracing::debug!(
+                    event = "partitions_flow",
+                    "{word} {} partitions",
+                    list.count()
+                );
             }
             Err(error) => tracing::warn!(event = "kafka_pause_failed", "{error}"),
         }
@@ -303,10 +304,19 @@ impl PollLoop {
             return;
         }
         if let Some(outstanding) = &self.outstanding {
-            if now.duration_since(outstanding.sent) < COMMIT_ANSWER {
+            let held = outstanding
+                .commits
+                .iter()
+                .any(|&commit| self.shared.ledger().holds(commit));
+            if !held {
+                // Its partitions are gone, and its answer may never come: it
+                // must not keep those that were assigned since from committing.
+                self.outstanding = None;
+            } else if now.duration_since(outstanding.sent) < COMMIT_ANSWER {
                 return;
+            } else {
+                self.committed(Err(RDKafkaErrorCode::OperationTimedOut), &[]);
             }
-            self.commit_failed_whole(RDKafkaErrorCode::OperationTimedOut);
         }
         let hurry = self.revoking.is_some() || self.closing.is_some();
         if now < self.next_commit && !(hurry && self.failing_since.is_none()) {
@@ -321,7 +331,8 @@ impl PollLoop {
             }
             let sent = self
                 .offsets(&commits)
-                .and_then(|list| self.consumer.commit(&list, CommitMode::Async));
+                .map_err(|error| code_of(&error))
+                .and_then(|list| crate::commit::send(&self.consumer, &list));
             for &commit in &commits {
                 ledger.commit_sent(commit);
             }
@@ -329,8 +340,8 @@ impl PollLoop {
             sent
         };
         self.next_commit = now + self.shared.config.commit_interval;
-        if let Err(error) = sent {
-            self.commit_failed_whole(code_of(&error));
+        if let Err(code) = sent {
+            self.committed(Err(code), &[]);
         }
     }
 
@@ -346,21 +357,7 @@ impl PollLoop {
         Ok(list)
     }
 
-    fn commit_failed_whole(&mut self, code: RDKafkaErrorCode) {
-        let answers: Vec<CommitAnswer> = self
-            .outstanding
-            .iter()
-            .flat_map(|outstanding| &outstanding.commits)
-            .map(|commit| CommitAnswer {
-                partition: commit.partition,
-                next: commit.next,
-                result: Err(code),
-            })
-            .collect();
-        self.committed(&answers);
-    }
-
-    fn committed(&mut self, answers: &[CommitAnswer]) {
+    fn committed(&mut self, whole: Result<(), RDKafkaErrorCode>, answers: &[CommitAnswer]) {
         // An answer that came after its commit was given up.
         let Some(outstanding) = self.outstanding.take() else {
             return;
@@ -370,7 +367,10 @@ impl PollLoop {
             let result = answers
                 .iter()
                 .find(|a| a.partition == commit.partition && a.next == commit.next)
-                .map_or(Err(RDKafkaErrorCode::NoOffset), |answer| answer.result);
+                // Not mentioned: not committed.
+                .map_or(whole.and(Err(RDKafkaErrorCode::NoOffset)), |answer| {
+                    answer.result
+                });
             let mut ledger = self.shared.ledger();
             match result {
                 Ok(()) => {
@@ -423,7 +423,10 @@ impl PollLoop {
             self.failing_since = None;
             return;
         }
-        let lasting = self.failing_since.get_or_insert_with(Instant::now).elapsed();
+        let lasting = self
+            .failing_since
+            .get_or_insert_with(Instant::now)
+            .elapsed();
         if lasting >= config.commit_retry_budget {
             let failure = ConsumerFailure::CommitStuck {
                 brokers: shared.brokers.clone(),
@@ -447,7 +450,11 @@ impl PollLoop {
             }
             *slot = Some(failure.clone());
         }
-        tracing::error!(event = "consumer_failed", failure = failure.tag(), "{failure}");
+        tracing::error!(
+            event = "consumer_failed",
+            failure = failure.tag(),
+            "{failure}"
+        );
         self.shared.tell(ConsumerEvent::Fatal(failure));
     }
 

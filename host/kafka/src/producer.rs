@@ -59,7 +59,9 @@ pub struct Delivery {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PublishError {
     /// Too much is queued already; this record was not sent.
-    #[error("the queue to Kafka is full, the record for topic {topic} was not sent; try again later")]
+    #[error(
+        "the queue to Kafka is full, the record for topic {topic} was not sent; try again later"
+    )]
     QueueFull {
         /// The topic.
         topic: String,
@@ -295,7 +297,9 @@ impl Inner {
         waited: Duration,
     ) -> PublishError {
         let brokers = self.kafka.bootstrap.clone();
-        let cause = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
+        let cause = error
+            .rdkafka_error_code()
+            .unwrap_or(RDKafkaErrorCode::Unknown);
         match cause {
             RDKafkaErrorCode::QueueFull => PublishError::QueueFull { topic },
             RDKafkaErrorCode::MessageSizeTooLarge

@@ -9,35 +9,52 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cdr_kafka::topics::{Action, ProvisionError, TopicSpec, provision};
 use cdr_kafka::{ConsumerConfig, ConsumerEvent, KafkaConfig, Outcome, PublishError, Record};
-use common::{PATIENCE, committed, consumer_config, eventually, ids, publish_numbered, receive, start};
+use common::{
+    PATIENCE, committed, consumer_config, eventually, ids, publish_numbered, receive, start,
+};
 
 /// The broker, or none and a line that says so.
 fn broker(test: &str) -> Option<String> {
-    let brokers = std::env::var("KAFKA_BOOTSTRAP_SERVERS").ok().filter(|b| !b.is_empty());
+    let brokers = std::env::var("KAFKA_BOOTSTRAP_SERVERS")
+        .ok()
+        .filter(|b| !b.is_empty());
     if brokers.is_none() {
-        eprintln!("NOT RUN: {test} needs a Kafka broker in KAFKA_BOOTSTRAP_SERVERS (just test-kafka)");
+        eprintln!(
+            "NOT RUN: {test} needs a Kafka broker in KAFKA_BOOTSTRAP_SERVERS (just test-kafka)"
+        );
     }
     brokers
 }
 
 fn unique(name: &str) -> String {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    let nanos = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos());
     format!("test.{name}.{nanos}")
 }
 
 async fn raw_topic(brokers: &str, name: &str) -> String {
     let topic = unique(name);
-    provision(&KafkaConfig::plaintext(brokers), &[TopicSpec::raw(&topic)], PATIENCE)
-        .await
-        .expect("provisioned");
+    provision(
+        &KafkaConfig::plaintext(brokers),
+        &[TopicSpec::raw(&topic)],
+        PATIENCE,
+    )
+    .await
+    .expect("provisioned");
     topic
 }
 
 #[tokio::test]
 async fn apache_kafka_topics_are_created_verified_and_never_changed() {
-    let Some(brokers) = broker("provisioning") else { return };
+    let Some(brokers) = broker("provisioning") else {
+        return;
+    };
     let kafka = KafkaConfig::plaintext(&brokers);
-    let specs = [TopicSpec::raw(unique("raw")), TopicSpec::dead_letters(unique("dlq"))];
+    let specs = [
+        TopicSpec::raw(unique("raw")),
+        TopicSpec::dead_letters(unique("dlq")),
+    ];
     let first = provision(&kafka, &specs, PATIENCE).await.expect("created");
     assert!(first.iter().all(|topic| topic.action == Action::Created));
     let second = provision(&kafka, &specs, PATIENCE).await.expect("verified");
@@ -46,7 +63,10 @@ async fn apache_kafka_topics_are_created_verified_and_never_changed() {
 
     let mut other = specs[0].clone();
     other.partitions = 5;
-    other.configs = vec![("retention.ms", "1000".to_owned()), ("compression.type", "lz4".to_owned())];
+    other.configs = vec![
+        ("retention.ms", "1000".to_owned()),
+        ("compression.type", "lz4".to_owned()),
+    ];
     let missing = TopicSpec::raw(unique("missing"));
     let error = provision(&kafka, &[missing.clone(), other], PATIENCE)
         .await
@@ -57,51 +77,105 @@ async fn apache_kafka_topics_are_created_verified_and_never_changed() {
     };
     let settings: Vec<&str> = differences.iter().map(|d| d.setting.as_str()).collect();
     assert_eq!(settings, ["partitions", "retention.ms"]);
-    assert!(text.contains("retention.ms must be 1000, found 86400000"), "{text}");
-    let topics = cdr_kafka::admin::topics(&kafka, PATIENCE).await.expect("topics");
-    assert!(!topics.iter().any(|t| t.name == missing.name), "nothing was created");
+    assert!(
+        text.contains("retention.ms must be 1000, found 86400000"),
+        "{text}"
+    );
+    let topics = cdr_kafka::admin::topics(&kafka, PATIENCE)
+        .await
+        .expect("topics");
+    assert!(
+        !topics.iter().any(|t| t.name == missing.name),
+        "nothing was created"
+    );
 }
 
 #[tokio::test]
 async fn apache_kafka_records_go_there_and_back() {
-    let Some(brokers) = broker("publishing and consuming") else { return };
+    let Some(brokers) = broker("publishing and consuming") else {
+        return;
+    };
     let topic = raw_topic(&brokers, "back").await;
     let group = unique("group");
     publish_numbered(&brokers, &topic, 0..2000).await;
     let publisher = common::publisher(&brokers);
-    publisher.publish(&topic, None, None, &[]).await.expect("a tombstone");
-    publisher.publish(&topic, None, Some(b""), &[]).await.expect("an empty payload");
+    publisher
+        .publish(&topic, None, None, &[])
+        .await
+        .expect("a tombstone");
+    publisher
+        .publish(&topic, None, Some(b""), &[])
+        .await
+        .expect("an empty payload");
 
     let mut started = start(&brokers, consumer_config(&topic, &group));
     let records = receive(&mut started.records, 2002).await;
     assert_eq!(records.iter().filter(|r| r.payload.is_none()).count(), 1);
-    assert_eq!(records.iter().filter(|r| r.payload.as_deref() == Some(b"")).count(), 1);
+    assert_eq!(
+        records
+            .iter()
+            .filter(|r| r.payload.as_deref() == Some(b""))
+            .count(),
+        1
+    );
     started.consumer.settle(ids(&records), Outcome::Inserted);
     started.consumer.close(PATIENCE).await.expect("closed");
 
     let kafka = KafkaConfig::plaintext(&brokers);
-    let marks = cdr_kafka::admin::watermarks(&kafka, &topic, PATIENCE).await.expect("marks");
+    let marks = cdr_kafka::admin::watermarks(&kafka, &topic, PATIENCE)
+        .await
+        .expect("marks");
     let high: Vec<Option<i64>> = marks.values().map(|m| Some(m.high)).collect();
     assert_eq!(committed(&brokers, &group, &topic).await, high);
-    let all = cdr_kafka::admin::read_topic(&kafka, &topic, PATIENCE).await.expect("read");
+    let all = cdr_kafka::admin::read_topic(&kafka, &topic, PATIENCE)
+        .await
+        .expect("read");
     assert_eq!(all.len(), 2002);
 }
 
 #[tokio::test]
 async fn apache_kafka_names_a_topic_that_does_not_exist() {
-    let Some(brokers) = broker("a missing topic") else { return };
+    let Some(brokers) = broker("a missing topic") else {
+        return;
+    };
     let publisher = common::publisher(&brokers);
     let topic = unique("nowhere");
     let result = publisher.publish(&topic, None, Some(b"{}"), &[]).await;
-    assert!(matches!(result, Err(PublishError::TopicMissing { .. })), "{result:?}");
-    let read = cdr_kafka::admin::watermarks(&KafkaConfig::plaintext(&brokers), &topic, PATIENCE).await;
+    assert!(
+        matches!(result, Err(PublishError::TopicMissing { .. })),
+        "{result:?}"
+    );
+    let read =
+        cdr_kafka::admin::watermarks(&KafkaConfig::plaintext(&brokers), &topic, PATIENCE).await;
     assert!(read.is_err_and(|e| e.to_string().contains("cdr provision")));
+}
+
+/// Workers may be started before `cdr provision`.
+#[tokio::test]
+async fn apache_kafka_a_topic_that_comes_later_is_found() {
+    let Some(brokers) = broker("a late topic") else {
+        return;
+    };
+    let topic = unique("late");
+    let mut started = start(&brokers, consumer_config(&topic, &unique("group")));
+    // The broker has answered that there is no such topic.
+    eventually("an answer", || started.consumer.status().topic_missing).await;
+    let spec = TopicSpec::raw(&topic);
+    provision(&KafkaConfig::plaintext(&brokers), &[spec], PATIENCE)
+        .await
+        .expect("provisioned");
+    publish_numbered(&brokers, &topic, 0..3).await;
+    let records = receive(&mut started.records, 3).await;
+    started.consumer.settle(ids(&records), Outcome::Inserted);
+    started.consumer.close(PATIENCE).await.expect("closed");
 }
 
 /// Two workers share the partitions; one leaves in the middle of its work.
 #[tokio::test]
 async fn apache_kafka_a_rebalance_loses_nothing() {
-    let Some(brokers) = broker("rebalancing") else { return };
+    let Some(brokers) = broker("rebalancing") else {
+        return;
+    };
     let topic = raw_topic(&brokers, "rebalance").await;
     let group = unique("group");
     let config = || ConsumerConfig {
@@ -112,7 +186,9 @@ async fn apache_kafka_a_rebalance_loses_nothing() {
     publish_numbered(&brokers, &topic, 0..600).await;
     let mut one = start(&brokers, config());
     let mut settled: BTreeSet<(i32, i64)> = BTreeSet::new();
-    let settle = |consumer: &cdr_kafka::RawConsumer, records: &[Record], settled: &mut BTreeSet<(i32, i64)>| {
+    let settle = |consumer: &cdr_kafka::RawConsumer,
+                  records: &[Record],
+                  settled: &mut BTreeSet<(i32, i64)>| {
         // As a worker does: whatever has an outcome is settled, also if late.
         settled.extend(records.iter().map(|r| (r.id.partition, r.id.offset)));
         consumer.settle(ids(records), Outcome::Inserted);
@@ -127,7 +203,12 @@ async fn apache_kafka_a_rebalance_loses_nothing() {
     .await;
     let mut given_back = 0;
     while let Ok(event) = one.events.try_recv() {
-        if let ConsumerEvent::Revoked { lost, given_back: n, .. } = event {
+        if let ConsumerEvent::Revoked {
+            lost,
+            given_back: n,
+            ..
+        } = event
+        {
             assert!(!lost);
             given_back += n;
         }
@@ -173,14 +254,20 @@ async fn apache_kafka_a_rebalance_loses_nothing() {
     for consumer in [&one.consumer, &two.consumer] {
         assert!(consumer.status().totals.balanced());
     }
-    let sum: i64 = committed(&brokers, &group, &topic).await.into_iter().flatten().sum();
+    let sum: i64 = committed(&brokers, &group, &topic)
+        .await
+        .into_iter()
+        .flatten()
+        .sum();
     assert_eq!(sum, 900);
 }
 
 /// Work that finishes within the budget of a revocation is committed, not done twice.
 #[tokio::test]
 async fn apache_kafka_a_revocation_waits_for_work_in_flight() {
-    let Some(brokers) = broker("revocation") else { return };
+    let Some(brokers) = broker("revocation") else {
+        return;
+    };
     let topic = raw_topic(&brokers, "revocation").await;
     let group = unique("group");
     let config = || ConsumerConfig {
@@ -206,14 +293,19 @@ async fn apache_kafka_a_revocation_waits_for_work_in_flight() {
     assert_eq!(one.consumer.status().totals.given_back, 0);
     one.consumer.close(PATIENCE).await.expect("closed");
     two.consumer.close(PATIENCE).await.expect("closed");
-    assert!(two.records.recv().await.is_none(), "nothing came a second time");
+    assert!(
+        two.records.recv().await.is_none(),
+        "nothing came a second time"
+    );
 }
 
 /// An outage downstream, longer than `max.poll.interval.ms`, is no reason to
 /// be thrown out of the group.
 #[tokio::test]
 async fn apache_kafka_a_paused_consumer_keeps_its_partitions() {
-    let Some(brokers) = broker("a long pause") else { return };
+    let Some(brokers) = broker("a long pause") else {
+        return;
+    };
     let topic = raw_topic(&brokers, "pause").await;
     let group = unique("group");
     let max_poll_interval = Duration::from_secs(6);

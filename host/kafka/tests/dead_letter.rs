@@ -178,7 +178,10 @@ fn the_five_reasons_are_words_of_the_requirement() {
 #[test]
 fn foreign_messages_are_refused_in_words() {
     for foreign in ["", "{}", "[]", r#"{"failure_reason":"x"}"#, "\u{0}"] {
-        assert!(Envelope::decode(foreign.as_bytes(), None).is_err(), "{foreign:?}");
+        assert!(
+            Envelope::decode(foreign.as_bytes(), None).is_err(),
+            "{foreign:?}"
+        );
     }
 }
 
@@ -186,8 +189,30 @@ fn foreign_messages_are_refused_in_words() {
 fn almost_json() -> impl Strategy<Value = String> {
     prop::collection::vec(
         prop::sample::select(vec![
-            "{", "}", "[", "]", "\"", ",", ":", "\\", "\\u", "d800", "1", "-", "e9", ".", " ",
-            "\n", "null", "true", "a", "\"a\":", "{\"a\":1}", "é", "\u{2028}", "\u{0}",
+            "{",
+            "}",
+            "[",
+            "]",
+            "\"",
+            ",",
+            ":",
+            "\\",
+            "\\u",
+            "d800",
+            "1",
+            "-",
+            "e9",
+            ".",
+            " ",
+            "\n",
+            "null",
+            "true",
+            "a",
+            "\"a\":",
+            "{\"a\":1}",
+            "é",
+            "\u{2028}",
+            "\u{0}",
         ]),
         0..12,
     )

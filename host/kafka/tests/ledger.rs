@@ -272,7 +272,9 @@ fn a_hundred_thousand_records_settle_in_any_order() {
     let mut ledger = Ledger::new();
     ledger.assign(0);
     let count = 100_000;
-    let ids: Vec<RecordId> = (0..count).filter_map(|o| ledger.consumed(0, o, 100)).collect();
+    let ids: Vec<RecordId> = (0..count)
+        .filter_map(|o| ledger.consumed(0, o, 100))
+        .collect();
     assert_eq!(ledger.in_flight_bytes(), 10_000_000);
     for id in ids.iter().rev() {
         ledger.settle(*id, Outcome::Inserted);

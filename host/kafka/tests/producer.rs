@@ -69,7 +69,10 @@ async fn a_broker_that_is_down_is_ambiguous_and_then_forgotten() {
         .await
         .expect_err("nobody is there");
     assert!(error.is_ambiguous(), "{error}");
-    assert!(error.to_string().contains(&mock.bootstrap_servers()), "{error}");
+    assert!(
+        error.to_string().contains(&mock.bootstrap_servers()),
+        "{error}"
+    );
 
     mock.broker_up(-1).expect("up");
     let mut tries = 0;
@@ -93,7 +96,10 @@ async fn a_record_beyond_the_bound_is_refused_at_once() {
     let _first = publisher.publish("cdr.raw", None, Some(b"1"), &[]);
     let _second = publisher.publish("cdr.raw", None, Some(b"2"), &[]);
     let third = publisher.publish("cdr.raw", None, Some(b"3"), &[]).await;
-    assert!(matches!(third, Err(PublishError::QueueFull { .. })), "{third:?}");
+    assert!(
+        matches!(third, Err(PublishError::QueueFull { .. })),
+        "{third:?}"
+    );
     assert_eq!(publisher.in_flight(), 2);
 }
 
@@ -135,7 +141,13 @@ async fn a_record_that_is_too_large_is_named_so() {
     let large = vec![b'x'; 2_000_000];
     let result = publisher.publish("cdr.raw", None, Some(&large), &[]).await;
     assert!(
-        matches!(result, Err(PublishError::TooLarge { bytes: 2_000_000, .. })),
+        matches!(
+            result,
+            Err(PublishError::TooLarge {
+                bytes: 2_000_000,
+                ..
+            })
+        ),
         "{result:?}"
     );
 }
@@ -149,7 +161,10 @@ async fn a_refusal_is_not_ambiguous() {
         &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED],
     );
     let result = publisher.publish("cdr.raw", None, Some(b"{}"), &[]).await;
-    assert!(matches!(result, Err(PublishError::Refused { .. })), "{result:?}");
+    assert!(
+        matches!(result, Err(PublishError::Refused { .. })),
+        "{result:?}"
+    );
 }
 
 #[tokio::test]
@@ -198,17 +213,26 @@ fn passwords_are_not_shown() {
     let kafka = KafkaConfig {
         sasl_username: Some("user".to_owned()),
         sasl_password: Some(cdr_kafka::Secret::new("hunter2")),
-        extra: vec![("ssl.key.password".to_owned(), cdr_kafka::Secret::new("swordfish"))],
+        extra: vec![(
+            "ssl.key.password".to_owned(),
+            cdr_kafka::Secret::new("swordfish"),
+        )],
         ..KafkaConfig::plaintext("127.0.0.1:9092")
     };
     let shown = format!("{kafka:?}");
-    assert!(!shown.contains("hunter2") && !shown.contains("swordfish"), "{shown}");
+    assert!(
+        !shown.contains("hunter2") && !shown.contains("swordfish"),
+        "{shown}"
+    );
 }
 
 #[test]
 fn settings_that_break_the_promise_are_refused_by_name() {
     let kafka = KafkaConfig {
-        extra: vec![("enable.auto.commit".to_owned(), cdr_kafka::Secret::new("true"))],
+        extra: vec![(
+            "enable.auto.commit".to_owned(),
+            cdr_kafka::Secret::new("true"),
+        )],
         ..KafkaConfig::plaintext("127.0.0.1:9092")
     };
     let refused = Publisher::new(&kafka, PublisherConfig::default()).err();

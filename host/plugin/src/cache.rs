@@ -43,6 +43,11 @@ impl Cache {
         Self { dir }
     }
 
+    /// Whether anything is kept at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.dir.is_some()
+    }
+
     fn path(&self, key: &str) -> Option<PathBuf> {
         Some(self.dir.as_ref()?.join(format!("{key}.cwasm")))
     }

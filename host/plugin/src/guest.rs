@@ -3,9 +3,10 @@
 use crate::batch::Batch;
 use crate::config::Limits;
 use crate::contract::{Admission, Manifest, Outcome, Plugin, PluginPre, Violation};
-use crate::engine::ticks;
+use crate::engine::{Engines, ticks};
 use crate::error::{Fault, FaultKind};
 use crate::sandbox::State;
+use std::sync::Arc;
 use std::time::Duration;
 use wasmtime::{Store, Trap};
 
@@ -21,6 +22,8 @@ const RESULT_TOO_LARGE: &str = "fuel allocated for hostcalls has been exhausted"
 pub(crate) struct Compiled {
     pub(crate) pre: PluginPre<State>,
     pub(crate) limits: Limits,
+    /// Deadlines are counted as long as these live, so nothing may run without.
+    pub(crate) _engines: Arc<Engines>,
 }
 
 /// One instance in its store. It is used for one call and dropped.

@@ -35,6 +35,7 @@ pub mod json;
 mod load;
 mod normalizer;
 mod sandbox;
+mod snapshot;
 mod threads;
 pub mod validate;
 

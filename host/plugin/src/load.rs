@@ -10,6 +10,7 @@ use crate::guest::{self, Compiled};
 use crate::inspect::{self, Inspection};
 use crate::normalizer::{Normalizer, Provenance};
 use crate::sandbox::{State, linker};
+use crate::snapshot;
 use crate::threads::GuestThreads;
 use crate::validate;
 use sha2::{Digest, Sha256};
@@ -17,11 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
-use wasmtime::component::{Component, Linker, Val};
-use wasmtime_wizer::Wizer;
-
-/// The most that is kept of what a normalizer says about its settings, in bytes.
-const MAX_SETTINGS_MESSAGE: usize = 1024;
+use wasmtime::component::{Component, Linker};
 
 /// Stack of the thread that compiles, in bytes; parsing nests with its input.
 const LOADER_STACK: usize = 16 << 20;
@@ -33,7 +30,7 @@ pub struct PluginHost {
 }
 
 struct Shared {
-    engines: Engines,
+    engines: Arc<Engines>,
     serving_linker: Linker<State>,
     preparing_linker: Linker<State>,
     cache: Cache,
@@ -59,7 +56,7 @@ impl PluginHost {
         let host = |error: wasmtime::Error| LoadError::Host {
             detail: format!("{error:#}"),
         };
-        let engines = Engines::new(config)?;
+        let engines = Arc::new(Engines::new(config)?);
         Ok(Self {
             shared: Arc::new(Shared {
                 serving_linker: linker(&engines.serving).map_err(host)?,
@@ -142,10 +139,18 @@ impl PluginHost {
         let component = match cached {
             Some(component) => component,
             None => {
-                let snapshot = self.snapshot(wasm, settings)?;
+                let snapshot = snapshot::configured(
+                    &self.shared.engines.preparing,
+                    &self.shared.preparing_linker,
+                    &self.shared.limits,
+                    wasm,
+                    settings,
+                )?;
                 let component = Component::new(&self.shared.engines.serving, &snapshot)
                     .map_err(|error| compile_error(&error))?;
-                if let Ok(code) = component.serialize() {
+                if self.shared.cache.is_on()
+                    && let Ok(code) = component.serialize()
+                {
                     self.shared.cache.put(&key, &code);
                 }
                 component
@@ -161,6 +166,7 @@ impl PluginHost {
         let compiled = Compiled {
             pre,
             limits: self.shared.limits.clone(),
+            _engines: Arc::clone(&self.shared.engines),
         };
         let failed = |call| move |fault: Fault| LoadError::Failed { call, fault };
         let manifest = compiled.describe().map_err(failed("describe"))?;
@@ -184,70 +190,6 @@ impl PluginHost {
             "normalizer loaded"
         );
         Ok(normalizer)
-    }
-
-    /// Runs `configure` on a fresh instance and writes its state into a copy of
-    /// the component.
-    fn snapshot(&self, wasm: &[u8], settings: &str) -> Result<Vec<u8>, LoadError> {
-        let limits = &self.shared.limits;
-        let mut store = guest::store(
-            &self.shared.engines.preparing,
-            limits,
-            limits.load,
-            1 << 20,
-        );
-        let mut wizer = Wizer::new();
-        wizer.keep_init_func(true).init_func(format!(
-            "telecom:cdr/normalizer.configure@1.0.0({})",
-            wave_string(settings)
-        ));
-        // Not a tokio executor: WASI's functions block on one of their own,
-        // which is forbidden inside another.
-        let result = futures::executor::block_on(wizer.run_component(
-            &mut store,
-            wasm,
-            async |store, component| {
-                self.shared
-                    .preparing_linker
-                    .instantiate_async(store, component)
-                    .await
-            },
-        ));
-        let (snapshot, answer) = result.map_err(|error| {
-            let failed_in_guest = error.downcast_ref::<wasmtime::Trap>().is_some()
-                || store.data().memory.refused.is_some()
-                || format!("{error:#}").contains("the initialization function trapped");
-            if failed_in_guest {
-                LoadError::Failed {
-                    call: "configure",
-                    fault: guest::fault(&error, store.data(), limits.load),
-                }
-            } else {
-                let text = format!("{error:#}");
-                if text.contains("failed to compile") {
-                    compile_error(&error)
-                } else if text.contains("init") || text.contains("params") {
-                    wrong_types(&error)
-                } else {
-                    LoadError::Snapshot {
-                        detail: guest::shorten(&text, 1024),
-                    }
-                }
-            }
-        })?;
-        match answer.into_iter().next() {
-            Some(Val::Result(Ok(_))) => Ok(snapshot),
-            Some(Val::Result(Err(refusal))) => Err(LoadError::Settings {
-                message: match refusal.as_deref() {
-                    Some(Val::String(text)) => guest::shorten(text, MAX_SETTINGS_MESSAGE),
-                    _ => "without a reason".to_owned(),
-                },
-            }),
-            other => Err(LoadError::WrongTypes {
-                interface: NORMALIZER_INTERFACE,
-                detail: format!("`configure` answered {other:?}"),
-            }),
-        }
     }
 }
 
@@ -283,30 +225,13 @@ fn digests(inspection: &Inspection, settings: &str, name: &str, version: &str) -
     }
 }
 
-/// A string literal of WAVE, the language of wizer's calls.
-fn wave_string(text: &str) -> String {
-    let mut literal = String::with_capacity(text.len() + 2);
-    literal.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => literal.extend(['\\', letter]),
-            control if control.is_control() => {
-                literal.push_str(&format!("\\u{{{:x}}}", u32::from(control)));
-            }
-            plain => literal.push(plain),
-        }
-    }
-    literal.push('"');
-    literal
-}
-
-fn compile_error(error: &wasmtime::Error) -> LoadError {
+pub(crate) fn compile_error(error: &wasmtime::Error) -> LoadError {
     LoadError::Compile {
         detail: guest::shorten(&format!("{error:#}"), 1024),
     }
 }
 
-fn wrong_types(error: &wasmtime::Error) -> LoadError {
+pub(crate) fn wrong_types(error: &wasmtime::Error) -> LoadError {
     LoadError::WrongTypes {
         interface: NORMALIZER_INTERFACE,
         detail: guest::shorten(&format!("{error:#}"), 1024),
@@ -319,16 +244,4 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "the compiler panicked".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_survive_the_call_language() {
-        assert_eq!(wave_string(r#"{"a":"b\n"}"#), r#""{\"a\":\"b\\n\"}""#);
-        assert_eq!(wave_string("\n\u{7f}"), r#""\u{a}\u{7f}""#);
-        assert_eq!(wave_string("'é"), "\"'é\"");
-    }
 }

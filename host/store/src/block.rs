@@ -14,8 +14,9 @@ use bytes::Bytes;
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 
 use crate::{
-    column::{Column, ColumnSpec, Values},
+    column::{Column, Values},
     rows::Rows,
+    spec::ColumnSpec,
 };
 
 /// One insert, ready to be sent as often as it takes: the bytes never change.
@@ -155,7 +156,7 @@ fn capacity(rows: &Rows) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::column::{Blobs, ColumnType};
+    use crate::{column::Blobs, spec::ColumnType};
 
     #[test]
     fn a_block_is_laid_out_as_the_format_says() {

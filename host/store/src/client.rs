@@ -7,28 +7,31 @@
 //! class of an error, the body and the count of rows on whether it was a
 //! success at all, and a retry sends the same bytes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use clickhouse::error::Error as ClientError;
+use http::{HeaderMap, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_util::{
-    client::legacy::{Client as HyperClient, connect::HttpConnector},
-    rt::TokioExecutor,
+    client::legacy::{Client as HyperClient, Error as HyperError, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
 };
-use reqwest::{Response, StatusCode, Url, header, redirect};
 use serde::{Deserialize, de::DeserializeOwned};
+use url::Url;
 
 use crate::{
     block::EncodedBlock,
-    column::ColumnSpec,
     config::{ConfigError, StoreConfig},
     error::{ErrorClass, Operation, StoreError},
     schema::{LayoutError, TableLayout, TableSpec, quoted},
+    spec::ColumnSpec,
     token::DedupToken,
 };
 
 /// Below the 3 s after which older servers close an idle connection, so that a
 /// request hardly ever meets one that is just being closed.
-const POOL_IDLE: std::time::Duration = std::time::Duration::from_secs(2);
+const POOL_IDLE: Duration = Duration::from_secs(2);
 
 /// More of an answer is not read: no message is longer.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -47,7 +50,7 @@ pub struct Store {
 struct Inner {
     config: StoreConfig,
     url: Url,
-    inserts: reqwest::Client,
+    inserts: HyperClient<HttpConnector, Full<Bytes>>,
     queries: clickhouse::Client,
 }
 
@@ -65,27 +68,18 @@ impl Store {
     /// Where the configuration can't work.
     pub fn new(config: StoreConfig) -> Result<Self, ConfigError> {
         let url = config.checked()?;
-        let inserts = reqwest::Client::builder()
-            // Without it, an insert can wait 40 ms for an acknowledgement that
-            // is itself delayed.
-            .tcp_nodelay(true)
-            .connect_timeout(config.connect_timeout)
-            .timeout(config.insert_timeout)
-            .pool_idle_timeout(POOL_IDLE)
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .build()
-            .map_err(|error| ConfigError::HttpClient {
-                reason: error.to_string(),
-            })?;
-
+        // Two pools of the same kind: the two clients differ in their bodies.
         let mut connector = HttpConnector::new();
+        // Without it, an insert can wait 40 ms for an acknowledgement that is
+        // itself delayed.
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(config.connect_timeout));
-        let http = HyperClient::builder(TokioExecutor::new())
-            .pool_idle_timeout(POOL_IDLE)
-            .build(connector);
-        let queries = clickhouse::Client::with_http_client(http)
+        let mut builder = HyperClient::builder(TokioExecutor::new());
+        builder
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE);
+        let inserts = builder.build(connector.clone());
+        let queries = clickhouse::Client::with_http_client(builder.build(connector))
             .with_url(url.as_str())
             .with_user(&config.user)
             .with_password(config.password.reveal())
@@ -162,16 +156,28 @@ impl Store {
             .append_pair("wait_end_of_query", "1")
             // A null where none may be is an error, not a zero.
             .append_pair("input_format_null_as_default", "0");
-        let request = self
-            .inner
-            .inserts
-            .post(url)
+        let request = Request::post(url.as_str())
             .header("X-ClickHouse-User", &config.user)
             .header("X-ClickHouse-Key", config.password.reveal())
             .header(header::CONTENT_ENCODING, "lz4")
-            .body(block.body().clone());
-        let response = request.send().await.map_err(|e| sending(e, &at))?;
-        judge(response, block.rows(), &at).await
+            .body(Full::new(block.body().clone()))
+            .map_err(|e| StoreError::request(ErrorClass::Setup, "request", e.to_string(), &at))?;
+        let answer = async {
+            let response = self.inner.inserts.request(request).await;
+            let (head, body) = response.map_err(|e| sending(&e, &at))?.into_parts();
+            // Where there is more, the insert was no success anyway.
+            let body = match Limited::new(body, MAX_ANSWER).collect().await {
+                Ok(body) => body.to_bytes(),
+                Err(error) if error.is::<LengthLimitError>() => Bytes::from_static(b"(too long)"),
+                Err(error) => return Err(lost(error.as_ref(), &at)),
+            };
+            judge(head.status, &head.headers, &body, block.rows(), &at)
+        };
+        let limit = config.insert_timeout;
+        match tokio::time::timeout(limit, answer).await {
+            Ok(result) => result,
+            Err(_) => Err(timed_out(limit, &at)),
+        }
     }
 
     /// Asks ClickHouse for its version, with the user's credentials.
@@ -267,15 +273,7 @@ impl Store {
         let limit = self.config().query_timeout;
         match tokio::time::timeout(limit, answer).await {
             Ok(result) => result.map_err(|error| querying(error, at)),
-            Err(_) => {
-                let message = format!("no answer within {limit:?}");
-                Err(StoreError::request(
-                    ErrorClass::Transient,
-                    "timeout",
-                    message,
-                    at,
-                ))
-            }
+            Err(_) => Err(timed_out(limit, at)),
         }
     }
 
@@ -293,23 +291,25 @@ fn insert_sql(table: &str, specs: &[ColumnSpec]) -> String {
 }
 
 /// Whether an answer acknowledges an insert. The one place that says "success".
-async fn judge(response: Response, rows: usize, at: &Operation) -> Result<(), StoreError> {
-    let status = response.status();
-    let headers = response.headers();
-    let exception: Option<i32> = headers
+fn judge(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    rows: usize,
+    at: &Operation,
+) -> Result<(), StoreError> {
+    let exception = headers
         .get("X-ClickHouse-Exception-Code")
-        .map(|code| code.to_str().ok().and_then(|c| c.parse().ok()).unwrap_or(0));
+        .map(|code| code.to_str().ok().and_then(|code| code.parse().ok()));
     let from_clickhouse = headers
         .keys()
         .any(|name| name.as_str().starts_with("x-clickhouse-"));
     let taken = headers
         .get("X-ClickHouse-Summary")
         .and_then(|summary| rows_taken(summary.as_bytes()));
-
-    let body = read_some(response, at).await?;
-    let text = String::from_utf8_lossy(&body);
+    let text = String::from_utf8_lossy(body);
     if exception.is_some() || text.contains("DB::Exception") {
-        return Err(StoreError::exception(exception, &text, at));
+        return Err(StoreError::exception(exception.flatten(), &text, at));
     }
     if status != StatusCode::OK {
         return Err(StoreError::http(status.as_u16(), &text, at));
@@ -353,28 +353,22 @@ fn rows_taken(summary: &[u8]) -> Option<u64> {
     count("read_rows").max(count("written_rows"))
 }
 
-async fn read_some(mut response: Response, at: &Operation) -> Result<Vec<u8>, StoreError> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|e| sending(e, at))? {
-        let room = MAX_ANSWER - body.len();
-        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if body.len() == MAX_ANSWER {
-            break;
-        }
+/// A request that got no answer. Always transient: what is not known may have
+/// happened.
+fn sending(error: &HyperError, at: &Operation) -> StoreError {
+    match error.is_connect() {
+        true => StoreError::request(ErrorClass::Transient, "connect", chain(error), at),
+        false => lost(error, at),
     }
-    Ok(body)
 }
 
-/// A request that got no whole answer. Always transient: what is not known may
-/// have happened.
-fn sending(error: reqwest::Error, at: &Operation) -> StoreError {
-    let name = match () {
-        () if error.is_timeout() => "timeout",
-        () if error.is_connect() => "connect",
-        () => "connection_lost",
-    };
-    let message = chain(&error.without_url());
-    StoreError::request(ErrorClass::Transient, name, message, at)
+fn lost(error: &(dyn std::error::Error + 'static), at: &Operation) -> StoreError {
+    StoreError::request(ErrorClass::Transient, "connection_lost", chain(error), at)
+}
+
+fn timed_out(limit: Duration, at: &Operation) -> StoreError {
+    let message = format!("no answer within {limit:?}");
+    StoreError::request(ErrorClass::Transient, "timeout", message, at)
 }
 
 fn querying(error: ClientError, at: &Operation) -> StoreError {
@@ -387,17 +381,10 @@ fn querying(error: ClientError, at: &Operation) -> StoreError {
             let status = text.get(..3).and_then(|digits| digits.parse().ok());
             StoreError::http(status.unwrap_or(400), &text, at)
         }
-        ClientError::Network(cause) => {
-            let connecting = cause
-                .downcast_ref::<hyper_util::client::legacy::Error>()
-                .is_some_and(hyper_util::client::legacy::Error::is_connect);
-            let name = if connecting {
-                "connect"
-            } else {
-                "connection_lost"
-            };
-            StoreError::request(ErrorClass::Transient, name, chain(cause.as_ref()), at)
-        }
+        ClientError::Network(cause) => match cause.downcast_ref::<HyperError>() {
+            Some(error) => sending(error, at),
+            None => lost(cause.as_ref(), at),
+        },
         ClientError::TimedOut => {
             StoreError::request(ErrorClass::Transient, "timeout", "no answer in time", at)
         }

@@ -2,7 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use reqwest::{Url, header::HeaderValue};
+use http::HeaderValue;
+use url::Url;
 
 use crate::schema::is_identifier;
 
@@ -195,12 +196,6 @@ pub enum ConfigError {
     ZeroTimeout {
         /// Which one.
         what: &'static str,
-    },
-    /// The HTTP client could not be made.
-    #[error("the HTTP client could not be made: {reason}")]
-    HttpClient {
-        /// Why.
-        reason: String,
     },
 }
 

@@ -7,7 +7,7 @@
 //!               slice     bytes fixed      StoreError { class }
 //! ```
 //!
-//! - [`column`] and [`rows`]: values as columns, in the shape in which a
+//! - [`mod@column`] and [`rows`]: values as columns, in the shape in which a
 //!   normalizer hands them over, so that building a batch moves vectors and
 //!   copies no values.
 //! - [`block`]: a batch as the exact bytes of one insert. It is encoded once; a
@@ -15,8 +15,9 @@
 //! - [`token`]: names a batch, so that ClickHouse drops its repetition.
 //! - [`schema`] and [`provision`]: the table that a list of columns needs, made
 //!   where it is missing, compared where it exists, never changed.
-//! - [`client`]: the connection. [`error`]: the one table of what each error of
-//!   ClickHouse means for a batch. [`retry`]: how long to wait between attempts.
+//! - [`client`]: the connection. [`error`]: what can go wrong with it; [`codes`]:
+//!   the one table of what each error of ClickHouse means for a batch;
+//!   [`retry`]: how long to wait between attempts.
 //!
 //! What it is not for: it knows no Kafka and no normalizer, decides nothing
 //! about a failed batch (the worker does, by [`ErrorClass`]), and keeps no
@@ -30,22 +31,27 @@
 
 pub mod block;
 pub mod client;
+pub mod codes;
 pub mod column;
+mod column_error;
 pub mod config;
 pub mod error;
 pub mod provision;
 pub mod retry;
 pub mod rows;
 pub mod schema;
+mod spec;
 pub mod token;
 
 pub use block::{BlockError, EncodedBlock};
 pub use client::{Store, StoreInfo};
-pub use column::{Blobs, Column, ColumnError, ColumnSpec, ColumnType, Values};
+pub use column::{Blobs, Column, Values};
+pub use column_error::ColumnError;
 pub use config::{ConfigError, Password, StoreConfig};
 pub use error::{ErrorClass, StoreError};
 pub use provision::{Difference, Plan, ProvisionError};
 pub use retry::RetryPolicy;
 pub use rows::Rows;
 pub use schema::{LayoutError, TableLayout, TableSpec};
+pub use spec::{ColumnSpec, ColumnType};
 pub use token::{DedupToken, OffsetRange};

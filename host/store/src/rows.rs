@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use crate::column::{Column, ColumnError, ColumnSpec};
+use crate::{column::Column, column_error::ColumnError, spec::ColumnSpec};
 
 /// Rows, as columns. Keeps: as many columns as specifications, each of the
 /// specified type, all of the same length, nulls only where they may be.

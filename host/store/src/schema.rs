@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::column::{ColumnSpec, ColumnType};
+use crate::spec::{ColumnSpec, ColumnType};
 
 /// What the store decides about the table, whatever normalizer is active: its
 /// engine, key, partitions, expiry, and the columns that the host fills.

@@ -21,15 +21,15 @@ fn clickhouse_reads_back_what_was_sent() {
     let store = engine.store("every_kind");
     runtime.block_on(create(&store));
 
-    let mut case = 0;
+    let cases = std::cell::Cell::new(0);
     let config = Config {
         cases: 40,
         failure_persistence: None,
         ..Config::default()
     };
     let result = TestRunner::new(config).run(&any_rows(40), |rows| {
-        case += 1;
-        let found = runtime.block_on(round_trip(&store, &rows, case));
+        cases.set(cases.get() + 1);
+        let found = runtime.block_on(round_trip(&store, &rows, cases.get()));
         prop_assert_eq!(found, texts(&rows));
         Ok(())
     });

@@ -36,8 +36,14 @@ mod tests {
 
     #[test]
     fn the_namespace_is_derived_from_the_urn() {
-        assert_eq!(NAMESPACE, Uuid::new_v5(&Uuid::NAMESPACE_URL, b"urn:telecom:cdr"));
-        assert_eq!(NAMESPACE.to_string(), "1c5604e3-0789-52ac-91ae-de0f40301090");
+        assert_eq!(
+            NAMESPACE,
+            Uuid::new_v5(&Uuid::NAMESPACE_URL, b"urn:telecom:cdr")
+        );
+        assert_eq!(
+            NAMESPACE.to_string(),
+            "1c5604e3-0789-52ac-91ae-de0f40301090"
+        );
     }
 
     #[test]
@@ -60,13 +66,22 @@ mod tests {
         }
         let long = "x".repeat(1234);
         let name = format!("1234:{long},1:y,");
-        assert_eq!(cdr_id(&long, "y"), Uuid::new_v5(&NAMESPACE, name.as_bytes()));
+        assert_eq!(
+            cdr_id(&long, "y"),
+            Uuid::new_v5(&NAMESPACE, name.as_bytes())
+        );
     }
 
     #[test]
     fn nothing_is_folded() {
-        let ids = [("ab", "c"), ("a", "bc"), ("AB", "c"), ("ab ", "c"), ("c", "ab")]
-            .map(|(vendor_id, raw_id)| cdr_id(vendor_id, raw_id));
+        let ids = [
+            ("ab", "c"),
+            ("a", "bc"),
+            ("AB", "c"),
+            ("ab ", "c"),
+            ("c", "ab"),
+        ]
+        .map(|(vendor_id, raw_id)| cdr_id(vendor_id, raw_id));
         for (index, id) in ids.iter().enumerate() {
             assert!(!ids[..index].contains(id));
         }

@@ -17,6 +17,10 @@ pub mod field;
 pub mod ipv4;
 pub mod normalize;
 pub mod phone;
+mod plugin;
 pub mod rat;
 pub mod raw;
 pub mod settings;
+mod token;
+
+pub use plugin::CdrNormalizer;

@@ -15,8 +15,8 @@
 use crate::admit::{missing, type_sentence};
 use crate::cdr_id::cdr_id;
 use crate::field::{Field, Key, Service};
-use crate::raw::{Malformed, RawCdr};
 use crate::rat::Rat;
+use crate::raw::{Malformed, RawCdr};
 use crate::settings::Settings;
 use crate::{epoch, ipv4, phone};
 use std::borrow::Cow;
@@ -77,19 +77,24 @@ impl From<Malformed> for Rejection {
 ///
 /// Identifiers are stored as they came, untrimmed: they are keys in the
 /// vendor's books, and `cdr_id` is made of the same bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, cdr_plugin_sdk::Row)]
 pub struct Row<'a> {
     /// `voice`, `sms` or `data`.
+    #[column(category)]
     pub service_type: &'static str,
     /// The canonical access type, see [`rat`](crate::rat).
+    #[column(category)]
     pub radio_access_type: &'static str,
     /// The orbit of a satellite, or empty.
+    #[column(category)]
     pub rat_orbit: &'static str,
     /// `NR` for 5G non-standalone, or empty.
+    #[column(category)]
     pub secondary_rat: &'static str,
     /// As it came.
     pub cell_id: Cow<'a, str>,
     /// Seconds since the Unix epoch.
+    #[column(seconds)]
     pub session_start_time: u32,
     /// The caller in E.164, with `+`.
     pub msisdn: String,
@@ -98,6 +103,7 @@ pub struct Row<'a> {
     /// See [`cdr_id`](mod@crate::cdr_id).
     pub cdr_id: Uuid,
     /// Seconds since the Unix epoch.
+    #[column(seconds)]
     pub session_end_time: Option<u32>,
     /// Seconds; 0 when absent.
     pub duration_s: u32,
@@ -116,10 +122,13 @@ pub struct Row<'a> {
     /// As it came; empty when absent.
     pub imei: Cow<'a, str>,
     /// As it came; empty when absent.
+    #[column(category)]
     pub cause: Cow<'a, str>,
     /// As it came; empty when absent.
+    #[column(category)]
     pub direction: Cow<'a, str>,
     /// As it came.
+    #[column(category)]
     pub vendor_id: Cow<'a, str>,
     /// As it came.
     pub raw_id: Cow<'a, str>,
@@ -241,22 +250,21 @@ fn access_type(field: Field<'_>) -> Result<Rat, Rejection> {
     })
 }
 
-fn session(
-    record: &mut RawCdr<'_>,
-    received_at_ms: i64,
-) -> Result<(u32, Option<u32>), Rejection> {
+fn session(record: &mut RawCdr<'_>, received_at_ms: i64) -> Result<(u32, Option<u32>), Rejection> {
     let reason = Reason::InvalidEpoch;
     let mut seconds = |key| {
         let Some(value) = integer(record, key, reason)? else {
             return Ok(None);
         };
-        epoch::to_seconds(value, received_at_ms).map(Some).ok_or_else(|| {
-            let detail = format!(
-                "{value} is not between 90 days before and 24 hours after the record was \
+        epoch::to_seconds(value, received_at_ms)
+            .map(Some)
+            .ok_or_else(|| {
+                let detail = format!(
+                    "{value} is not between 90 days before and 24 hours after the record was \
                  received ({received_at_ms} ms), neither as seconds nor as milliseconds"
-            );
-            reject(reason, key, detail)
-        })
+                );
+                reject(reason, key, detail)
+            })
     };
     let start = seconds(Key::SessionStartTime)?.unwrap_or_default();
     let end = seconds(Key::SessionEndTime)?;
@@ -273,10 +281,7 @@ fn service(record: &RawCdr<'_>) -> Result<Service, Rejection> {
     record.service().ok_or_else(|| {
         let key = Key::ServiceType;
         match record.get(key) {
-            Field::Text(name) => error(
-                key,
-                format!("{} is not voice, sms or data", quoted(name)),
-            ),
+            Field::Text(name) => error(key, format!("{} is not voice, sms or data", quoted(name))),
             other => error(key, type_sentence(key, other)),
         }
     })

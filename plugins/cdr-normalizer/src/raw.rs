@@ -125,7 +125,11 @@ fn as_text(payload: &[u8]) -> Result<&str, Malformed> {
             "it starts with NUL bytes, as UTF-16 or UTF-32 does; send UTF-8".into(),
         ));
     }
-    match text.trim_start_matches([' ', '\t', '\r', '\n']).bytes().next() {
+    match text
+        .trim_start_matches([' ', '\t', '\r', '\n'])
+        .bytes()
+        .next()
+    {
         Some(b'{') => Ok(text),
         Some(b'[') => Err(malformed(
             "an array, not an object; send one record as one object".into(),

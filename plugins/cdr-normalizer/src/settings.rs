@@ -137,7 +137,11 @@ mod tests {
         let settings = read(
             r#"{"default_region":"GB","vendors":{"a":{"default_region":"US"},"b":{"default_region":null}}}"#,
         )?;
-        let region = |vendor| settings.region_for(vendor).map(|region| region.as_str().to_owned());
+        let region = |vendor| {
+            settings
+                .region_for(vendor)
+                .map(|region| region.as_str().to_owned())
+        };
         assert_eq!(region("a").as_deref(), Some("US"));
         assert_eq!(region("b"), None);
         assert_eq!(region("A").as_deref(), Some("GB"));
@@ -159,16 +163,25 @@ mod tests {
             (r#"{"default_region":""}"#, "two-letter"),
             (r#"{"default_region":44}"#, "a region as a string"),
             (r#"{"region":"GB"}"#, "unknown field `region`"),
-            (r#"{"vendors":{"a":{"default_region":"XX"}}}"#, "\"XX\" is not known"),
+            (
+                r#"{"vendors":{"a":{"default_region":"XX"}}}"#,
+                "\"XX\" is not known",
+            ),
             (r#"{"vendors":{"a":{}}}"#, "missing field `default_region`"),
-            (r#"{"vendors":{"a":{"default_region":"GB","x":1}}}"#, "unknown field `x`"),
+            (
+                r#"{"vendors":{"a":{"default_region":"GB","x":1}}}"#,
+                "unknown field `x`",
+            ),
             (r#"{"vendors":{"a":"GB"}}"#, "invalid type"),
             (r#"{"vendors":[]}"#, "an entry for each vendor"),
             (
                 r#"{"vendors":{"a":{"default_region":"GB"},"a":{"default_region":"US"}}}"#,
                 "more than one entry",
             ),
-            (r#"{"default_region":"GB","default_region":"GB"}"#, "duplicate field"),
+            (
+                r#"{"default_region":"GB","default_region":"GB"}"#,
+                "duplicate field",
+            ),
         ] {
             let refused = read(json).expect_err(json);
             assert!(refused.contains(part), "{json}: {refused}");

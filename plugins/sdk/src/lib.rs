@@ -42,7 +42,11 @@
 //!     fn admit(&self, call: &Call<'_>) -> Result<Admission, Violation> {
 //!         Ok(Admission::keyed(call.id))
 //!     }
-//!     fn normalize<'a>(&self, call: Call<'a>, _: ReceivedAt) -> Result<CallRow<'a>, Rejection> {
+//!     fn normalize<'a>(
+//!         &self,
+//!         call: Self::Raw<'a>,
+//!         _: ReceivedAt,
+//!     ) -> Result<Self::Row<'a>, Rejection> {
 //!         let duration_s = u32::try_from(call.seconds).map_err(|_| {
 //!             Rejection::new(Reason::NormalizationError, "a duration is not negative")
 //!                 .field("seconds")
@@ -129,7 +133,8 @@ pub trait Normalizer: Sized + 'static {
     /// What is wrong, for whoever posted it.
     fn admit(&self, raw: &Self::Raw<'_>) -> Result<Admission, Violation>;
 
-    /// What row does this record make?
+    /// What row does this record make? (Write `Self::Raw<'a>` and `Self::Row<'a>`
+    /// in the signature, as here: Rust takes the types' own names for others.)
     ///
     /// # Errors
     /// Why it makes none; the record goes to the dead-letter topic.

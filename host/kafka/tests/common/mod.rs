@@ -12,6 +12,14 @@ use tokio::sync::mpsc::Receiver;
 /// More than anything here takes on a loaded machine; only a failure waits so long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// `RUST_LOG=debug cargo test -- --nocapture` shows what happened.
+pub fn logs() {
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_test_writer()
+        .try_init();
+}
+
 /// Waits until `done` says so.
 pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -22,8 +30,11 @@ pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 pub fn publisher(bootstrap: &str) -> Publisher {
-    Publisher::new(&KafkaConfig::plaintext(bootstrap), PublisherConfig::default())
-        .expect("a producer")
+    Publisher::new(
+        &KafkaConfig::plaintext(bootstrap),
+        PublisherConfig::default(),
+    )
+    .expect("a producer")
 }
 
 /// Publishes `payload-0` … under keys `key-0` … and waits for every acknowledgement.
@@ -52,6 +63,7 @@ pub fn consumer_config(topic: &str, group: &str) -> ConsumerConfig {
 }
 
 pub fn start(bootstrap: &str, config: ConsumerConfig) -> Started {
+    logs();
     RawConsumer::start(&KafkaConfig::plaintext(bootstrap), config).expect("a consumer")
 }
 
@@ -74,14 +86,9 @@ pub fn ids(records: &[Record]) -> Vec<RecordId> {
 
 /// Committed next offsets of the group, as the broker has them.
 pub async fn committed(bootstrap: &str, group: &str, topic: &str) -> Vec<Option<i64>> {
-    cdr_kafka::admin::committed_offsets(
-        &KafkaConfig::plaintext(bootstrap),
-        group,
-        topic,
-        PATIENCE,
-    )
-    .await
-    .expect("committed offsets")
-    .into_values()
-    .collect()
+    cdr_kafka::admin::committed_offsets(&KafkaConfig::plaintext(bootstrap), group, topic, PATIENCE)
+        .await
+        .expect("committed offsets")
+        .into_values()
+        .collect()
 }

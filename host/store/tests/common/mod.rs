@@ -63,9 +63,13 @@ async fn start_on(folder: &Path) -> ClickHouse {
     ClickHouse::start(config, &library).await.unwrap()
 }
 
-/// The child binary of `cdr-embedded`, beside the folder of this executable.
-/// Cargo does not build it for the tests of another package.
+/// The binary that has the subcommand `embedded clickhouse`: the one that
+/// `CDR_EMBEDDED_PART` names, or that of `cdr-embedded`, beside the folder of
+/// this executable. Cargo does not build it for the tests of another package.
 fn part_binary() -> PathBuf {
+    if let Some(given) = std::env::var_os("CDR_EMBEDDED_PART") {
+        return given.into();
+    }
     let me = std::env::current_exe().unwrap();
     let binary = me
         .parent()

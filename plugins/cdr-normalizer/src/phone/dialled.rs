@@ -66,10 +66,14 @@ fn uri(text: &str) -> Result<Option<&str>, Fault> {
     let Some(rest) = after_scheme(text, "sip:").or_else(|| after_scheme(text, "sips:")) else {
         return Ok(None);
     };
-    let Some((user, _host)) = rest.rsplit_once('@') else {
+    let Some((user, _host)) = rest.split_once('@') else {
         // Without `@` it is a host; but gateways leave the host out. A name or
         // an address has a point in it.
-        return if rest.split(';').next().is_some_and(|host| host.contains('.')) {
+        return if rest
+            .split(';')
+            .next()
+            .is_some_and(|host| host.contains('.'))
+        {
             Err(Fault::Uri)
         } else {
             Ok(Some(rest))
@@ -134,21 +138,40 @@ fn in_context(number: &str, context: &str) -> Result<String, Fault> {
 }
 
 fn is_domain(text: &str) -> bool {
-    let labels = text.strip_suffix('.').unwrap_or(text).split('.');
+    let mut labels = text.strip_suffix('.').unwrap_or(text).split('.');
     let is_label = |label: &str| {
         !label.is_empty()
             && !label.starts_with('-')
             && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
     let starts_with_letter = |label: &str| label.starts_with(|c: char| c.is_ascii_alphabetic());
-    labels.clone().all(is_label) && labels.last().is_some_and(starts_with_letter)
+    labels.clone().all(is_label) && labels.next_back().is_some_and(starts_with_letter)
 }
 
 /// The digits of a number that may have an extension.
 fn number_only(text: &str) -> Result<String, Fault> {
-    let text = text.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '#' && c != '*');
+    let text =
+        text.trim_end_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '#' | '*' | '+'));
+    if is_decimal(text) {
+        return Err(Fault::Decimal);
+    }
     digits(super::extension::without(text)?)
+}
+
+/// A number that went through a spreadsheet or a data frame: `4930123456.0`.
+/// The zero would become a digit of the number, and in countries without fixed
+/// lengths nobody would notice.
+fn is_decimal(text: &str) -> bool {
+    text.split_once('.').is_some_and(|(whole, fraction)| {
+        let whole = whole.strip_prefix('+').unwrap_or(whole);
+        whole.len() >= LIKE_A_NUMBER
+            && whole.bytes().all(|byte| byte.is_ascii_digit())
+            && !fraction.is_empty()
+            && fraction.bytes().all(|byte| byte == b'0')
+    })
 }
 
 /// Punctuation within numbers, as in libphonenumber, but for `x`.

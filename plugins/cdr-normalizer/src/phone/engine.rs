@@ -40,9 +40,8 @@ impl Engine for Libphonenumber {
 }
 
 /// Regions whose numbers are likely in any vendor's records.
-const COMMON: [&str; 24] = [
-    "US", "CA", "GB", "IE", "FR", "DE", "ES", "PT", "IT", "NL", "BE", "CH", "AT", "SE", "PL", "RO",
-    "TR", "RU", "IN", "CN", "JP", "AU", "BR", "MX",
+const COMMON: [&str; 12] = [
+    "US", "GB", "FR", "DE", "ES", "IT", "IN", "CN", "JP", "BR", "MX", "AU",
 ];
 
 /// Uses the engine on numbers of every usual shape, in common regions and in

@@ -25,7 +25,9 @@ pub(super) fn without(text: &str) -> Result<&str, Fault> {
     let hash = text.strip_suffix('#');
     let body = hash.unwrap_or(text);
     let before = body.trim_end_matches(|c: char| digit(c).is_some());
-    let count = body.get(before.len()..).map_or(0, |run| run.chars().count());
+    let count = body
+        .get(before.len()..)
+        .map_or(0, |run| run.chars().count());
     if count == 0 {
         return Ok(text);
     }
@@ -48,7 +50,11 @@ pub(super) fn without(text: &str) -> Result<&str, Fault> {
         return Err(Fault::Several);
     }
     let is_viable = number.chars().filter(|c| is_digit(*c)).count() >= 2;
-    Ok(if count <= most && is_viable { number } else { text })
+    Ok(if count <= most && is_viable {
+        number
+    } else {
+        text
+    })
 }
 
 fn is_digit(c: char) -> bool {
@@ -58,11 +64,15 @@ fn is_digit(c: char) -> bool {
 fn split_label(before: &str) -> Option<(&str, Label)> {
     let gap = [' ', '\u{a0}', '\t', ','];
     let spaced = before.trim_end_matches([' ', '\u{a0}', '\t', ',', '-']);
-    let label_end = spaced.strip_suffix([':', '.', '\u{ff0e}']).unwrap_or(spaced);
+    let label_end = spaced
+        .strip_suffix([':', '.', '\u{ff0e}'])
+        .unwrap_or(spaced);
     if let Some(number) = strip_word(label_end) {
         return Some((number.trim_end_matches(gap), Label::Word));
     }
-    let sign = ['x', 'X', '#', '~'].into_iter().find(|sign| label_end.ends_with(*sign));
+    let sign = ['x', 'X', '#', '~']
+        .into_iter()
+        .find(|sign| label_end.ends_with(*sign));
     if let Some(sign) = sign {
         let number = label_end.strip_suffix(sign)?;
         return Some((number.trim_end_matches(gap), Label::Sign(sign)));
@@ -132,9 +142,19 @@ mod tests {
     #[test]
     fn what_is_no_extension_stays() {
         for text in [
-            "", "x123", "ext 123", "0x91442079460123", "2025550123 x", "2025550123ext",
-            "2025550123 x1234567890", "2025550123 int 5", "2025550123 anexo 5", "2025550123y12",
-            "202-555-0123", "(202) 555.0123", "2025550123#",
+            "",
+            "x123",
+            "ext 123",
+            "0x91442079460123",
+            "2025550123 x",
+            "2025550123ext",
+            "2025550123 x1234567890",
+            "2025550123 int 5",
+            "2025550123 anexo 5",
+            "2025550123y12",
+            "202-555-0123",
+            "(202) 555.0123",
+            "2025550123#",
         ] {
             assert_eq!(without(text), Ok(text), "{text:?}");
         }
@@ -142,7 +162,11 @@ mod tests {
 
     #[test]
     fn a_second_number_is_no_extension() {
-        for text in ["2025550123,2025550199", "2025550123;2025550199", "2025550123,,5550199"] {
+        for text in [
+            "2025550123,2025550199",
+            "2025550123;2025550199",
+            "2025550123,,5550199",
+        ] {
             assert_eq!(without(text), Err(Fault::Several), "{text:?}");
         }
         assert_eq!(without("2025550123#31#"), Err(Fault::ServiceCode));

@@ -46,7 +46,9 @@ pub enum Fault {
     #[error("no phone number: there is no digit in it")]
     NoDigit,
     /// A letter that is neither part of a URI nor the label of an extension.
-    #[error("no phone number: there is a letter in it (names, vanity numbers, hexadecimal and 1E+11 are refused)")]
+    #[error(
+        "no phone number: there is a letter in it (names, vanity numbers, hexadecimal and 1E+11 are refused)"
+    )]
     Letter,
     /// A `+` that is not in front.
     #[error("a `+` is allowed in front of the digits only")]
@@ -57,6 +59,9 @@ pub enum Fault {
     /// A character that no phone number is written with, `%` among them.
     #[error("there is a character in it that phone numbers are not written with (U+{:04X})", u32::from(*.0))]
     Character(char),
+    /// A decimal fraction, as spreadsheets make of numbers.
+    #[error("it ends in `.0`, as a number does that went through a spreadsheet; send it as text")]
+    Decimal,
     /// More than one number.
     #[error("there is more than one number in it")]
     Several,
@@ -67,7 +72,9 @@ pub enum Fault {
     #[error("a stand-in for a withheld or unknown number, not a number")]
     Withheld,
     /// Digits without a country code, and no default region for the vendor.
-    #[error("digits without a country code (no `+`, 00 or 011), and no default region is set for this vendor")]
+    #[error(
+        "digits without a country code (no `+`, 00 or 011), and no default region is set for this vendor"
+    )]
     NoRegion,
     /// No reading is a possible number.
     #[error("no possible phone number in any reading: unknown country code, or wrong length")]

@@ -22,9 +22,9 @@ pub(super) fn is_stand_in(digits: &str) -> bool {
     let stands_in = |digits: &str| {
         is_word(digits)
             || is_zeros(digits)
-            || digits.strip_prefix('1').is_some_and(|rest| {
-                is_word(rest) || (rest.len() >= 7 && is_zeros(rest))
-            })
+            || digits
+                .strip_prefix('1')
+                .is_some_and(|rest| is_word(rest) || (rest.len() >= 7 && is_zeros(rest)))
     };
     stands_in(digits)
         || ["00", "011"]
@@ -60,13 +60,33 @@ mod tests {
     #[test]
     fn words_and_zeros_with_prefixes() {
         for digits in [
-            "7378742833", "17378742833", "0017378742833", "01117378742833", "86282452253",
-            "186282452253", "0086282452253", "266696687", "1266696687", "0", "000", "0000000000",
-            "10000000000", "00",
+            "7378742833",
+            "17378742833",
+            "0017378742833",
+            "01117378742833",
+            "86282452253",
+            "186282452253",
+            "0086282452253",
+            "266696687",
+            "1266696687",
+            "0",
+            "000",
+            "0000000000",
+            "10000000000",
+            "00",
         ] {
             assert!(is_stand_in(digits), "{digits}");
         }
-        for digits in ["07378742833", "737874283", "73787428331", "447378742833", "1", "10", "100", "1000"] {
+        for digits in [
+            "07378742833",
+            "737874283",
+            "73787428331",
+            "447378742833",
+            "1",
+            "10",
+            "100",
+            "1000",
+        ] {
             assert!(!is_stand_in(digits), "{digits}");
         }
     }

@@ -1,0 +1,133 @@
+//! What the API host counts. All names begin with `cdr_api_`; all labels are
+//! words of the code.
+
+use prometheus::core::Collector;
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+};
+
+/// Bounds of times that an idle host answers in milliseconds, and a Kafka outage
+/// stretches to the delivery timeout, in seconds.
+const SECONDS: [f64; 12] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0,
+];
+/// Bounds of the records of an admission batch.
+const RECORDS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+/// The counters of one host. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct ApiMetrics {
+    /// Answers by code: `accepted`, `ok`, or an error's.
+    pub(crate) answers: IntCounterVec,
+    /// Requests whose client went away before the answer.
+    pub(crate) hang_ups: IntCounter,
+    /// Bytes of the records that were read whole.
+    pub(crate) payload_bytes: IntCounter,
+    /// Records by what became of them: `acknowledged`, or an error's code.
+    pub(crate) records: IntCounterVec,
+    /// Records taken in and not yet answered for.
+    pub(crate) outstanding: IntGauge,
+    /// Records of an admission batch.
+    pub(crate) batch_records: Histogram,
+    /// Time of an admission batch.
+    pub(crate) admission_seconds: Histogram,
+    /// Time from sending to the acknowledgement.
+    pub(crate) delivery_seconds: Histogram,
+    /// Time from a request's head to its 202.
+    pub(crate) accept_seconds: Histogram,
+}
+
+impl ApiMetrics {
+    /// Registers the metrics; fails if they are registered already.
+    pub(crate) fn new(registry: &Registry, max_outstanding: usize) -> Result<Self, prometheus::Error> {
+        let limit = register(
+            registry,
+            IntGauge::new(
+                "cdr_api_outstanding_records_limit",
+                "Bound of cdr_api_outstanding_records (API_QUEUE_MAX_SIZE).",
+            )?,
+        )?;
+        limit.set(i64::try_from(max_outstanding).unwrap_or(i64::MAX));
+        Ok(ApiMetrics {
+            answers: register(
+                registry,
+                IntCounterVec::new(
+                    Opts::new("cdr_api_answers_total", "HTTP answers, by code."),
+                    &["code"],
+                )?,
+            )?,
+            hang_ups: register(
+                registry,
+                IntCounter::new(
+                    "cdr_api_hang_ups_total",
+                    "Requests whose client went away before the answer; their records count as usual.",
+                )?,
+            )?,
+            payload_bytes: register(
+                registry,
+                IntCounter::new("cdr_api_payload_bytes_total", "Bytes of the records read.")?,
+            )?,
+            records: register(
+                registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "cdr_api_records_total",
+                        "Records by outcome: acknowledged by Kafka, or why not.",
+                    ),
+                    &["outcome"],
+                )?,
+            )?,
+            outstanding: register(
+                registry,
+                IntGauge::new(
+                    "cdr_api_outstanding_records",
+                    "Records taken in and not yet acknowledged or refused.",
+                )?,
+            )?,
+            batch_records: histogram(
+                registry,
+                "cdr_api_admission_batch_records",
+                "Records that shared a call of the normalizer.",
+                &RECORDS,
+            )?,
+            admission_seconds: histogram(
+                registry,
+                "cdr_api_admission_seconds",
+                "Time of a call of the normalizer.",
+                &SECONDS,
+            )?,
+            delivery_seconds: histogram(
+                registry,
+                "cdr_api_delivery_seconds",
+                "Time from sending a record to its acknowledgement.",
+                &SECONDS,
+            )?,
+            accept_seconds: histogram(
+                registry,
+                "cdr_api_accept_seconds",
+                "Time from the head of a request to its 202.",
+                &SECONDS,
+            )?,
+        })
+    }
+}
+
+fn histogram(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    buckets: &[f64],
+) -> Result<Histogram, prometheus::Error> {
+    register(
+        registry,
+        Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))?,
+    )
+}
+
+fn register<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    collector: C,
+) -> Result<C, prometheus::Error> {
+    registry.register(Box::new(collector.clone()))?;
+    Ok(collector)
+}

@@ -48,7 +48,9 @@ pub struct ApiArgs {
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.01..=3600.0).contains(&value) => Ok(value),
-        _ => Err(format!("{text:?} is not a number of seconds from 0.01 to 3600")),
+        _ => Err(format!(
+            "{text:?} is not a number of seconds from 0.01 to 3600"
+        )),
     }
 }
 
@@ -135,7 +137,10 @@ mod tests {
     fn a_drain_shorter_than_a_delivery_is_refused() {
         let args = parse(&["--api-shutdown-timeout-seconds", "5"]).expect("valid by itself");
         let error = args.check(Duration::from_secs(10)).expect_err("5 < 10");
-        assert!(error.to_string().contains("KAFKA_DELIVERY_TIMEOUT_SECONDS"), "{error}");
+        assert!(
+            error.to_string().contains("KAFKA_DELIVERY_TIMEOUT_SECONDS"),
+            "{error}"
+        );
     }
 
     #[test]

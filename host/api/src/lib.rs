@@ -225,8 +225,10 @@ impl Drain {
     async fn run(self) -> Result<(), ApiError> {
         let deadline = Instant::now() + self.budget;
         self.outstanding.drain();
-        self.health
-            .set_ready(COMPONENT, Err("draining: a shutdown was requested".to_owned()));
+        self.health.set_ready(
+            COMPONENT,
+            Err("draining: a shutdown was requested".to_owned()),
+        );
         tracing::info!(
             event = "api_draining",
             outstanding = self.outstanding.count(),
@@ -250,7 +252,10 @@ impl Drain {
         // Answers are on their way out; clients that don't take them, or are slow
         // to send, can't hold up the end for longer than the grace time.
         let _ = tokio::time::timeout_at(deadline, self.server.stopped()).await;
-        tracing::info!(event = "api_stopped", "every record that was taken in has been answered");
+        tracing::info!(
+            event = "api_stopped",
+            "every record that was taken in has been answered"
+        );
         Ok(())
     }
 }

@@ -2,9 +2,7 @@
 //! words of the code.
 
 use prometheus::core::Collector;
-use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 /// Bounds of times that an idle host answers in milliseconds, and a Kafka outage
 /// stretches to the delivery timeout, in seconds.
@@ -39,7 +37,10 @@ pub(crate) struct ApiMetrics {
 
 impl ApiMetrics {
     /// Registers the metrics; fails if they are registered already.
-    pub(crate) fn new(registry: &Registry, max_outstanding: usize) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(
+        registry: &Registry,
+        max_outstanding: usize,
+    ) -> Result<Self, prometheus::Error> {
         let limit = register(
             registry,
             IntGauge::new(

@@ -23,7 +23,10 @@ impl Quiet {
         let now = Instant::now();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.count += 1;
-        if state.said.is_some_and(|at| now.duration_since(at) < INTERVAL) {
+        if state
+            .said
+            .is_some_and(|at| now.duration_since(at) < INTERVAL)
+        {
             return None;
         }
         state.said = Some(now);

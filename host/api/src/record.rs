@@ -59,8 +59,16 @@ impl Intake {
             Err(refusal) => Err(refusal),
         };
         match &outcome {
-            Ok(_) => self.metrics.records.with_label_values(&[ACKNOWLEDGED]).inc(),
-            Err(refusal) => self.metrics.records.with_label_values(&[refusal.code()]).inc(),
+            Ok(_) => self
+                .metrics
+                .records
+                .with_label_values(&[ACKNOWLEDGED])
+                .inc(),
+            Err(refusal) => self
+                .metrics
+                .records
+                .with_label_values(&[refusal.code()])
+                .inc(),
         }
         // Before the answer: who got one finds the place free.
         drop(permit);
@@ -100,7 +108,10 @@ impl Intake {
                 Err(Refusal::NormalizerFault)
             }
             Ok(AdmitResult::NotJudged { detail }) => {
-                tracing::warn!(event = "record_not_judged", "a record was not judged: {detail}");
+                tracing::warn!(
+                    event = "record_not_judged",
+                    "a record was not judged: {detail}"
+                );
                 Err(Refusal::NormalizerUnavailable)
             }
             Err(error @ AdmitError::Unavailable { .. }) => {
@@ -152,7 +163,10 @@ impl Intake {
     }
 
     fn counted(&self, refusal: Refusal) -> Refusal {
-        self.metrics.records.with_label_values(&[refusal.code()]).inc();
+        self.metrics
+            .records
+            .with_label_values(&[refusal.code()])
+            .inc();
         refusal
     }
 }

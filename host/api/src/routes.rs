@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use axum::Router;
 use serde::Serialize;
 use tokio::time::Instant;
 use tracing::Level;
@@ -107,7 +107,10 @@ async fn accept(
     match tokio::time::timeout(shared.answer_timeout, record).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(error)) => {
-            tracing::error!(event = "record_task_failed", "the task of a record failed: {error}");
+            tracing::error!(
+                event = "record_task_failed",
+                "the task of a record failed: {error}"
+            );
             Err(Refusal::Internal)
         }
         Err(_) => {
@@ -169,7 +172,10 @@ async fn observe(State(shared): State<Arc<Shared>>, request: Request, next: Next
     };
     let mut response = next.run(request).await;
     hung_up.answered = true;
-    let code = response.extensions().get::<Code>().map_or("ok", |code| code.0);
+    let code = response
+        .extensions()
+        .get::<Code>()
+        .map_or("ok", |code| code.0);
     metrics.answers.with_label_values(&[code]).inc();
     if shared.intake.outstanding.is_draining() {
         response
@@ -198,7 +204,10 @@ impl Drop for HangUp<'_> {
     fn drop(&mut self) {
         if !self.answered {
             self.counter.inc();
-            tracing::debug!(event = "client_hung_up", "a client hung up before its answer");
+            tracing::debug!(
+                event = "client_hung_up",
+                "a client hung up before its answer"
+            );
         }
     }
 }

@@ -120,7 +120,10 @@ fn by_label(counter: &prometheus::IntCounterVec) -> BTreeMap<String, u64> {
         .filter_map(|metric| {
             let label = metric.get_label().first()?;
             // Counts of whole things: exact in a double for a long time.
-            Some((label.value().to_owned(), metric.get_counter().get_value() as u64))
+            Some((
+                label.value().to_owned(),
+                metric.get_counter().get_value() as u64,
+            ))
         })
         .collect()
 }

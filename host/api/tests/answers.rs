@@ -17,10 +17,17 @@ async fn an_acknowledged_record_is_202_and_was_published_as_received() {
     let payload = "{\"raw_id\" : \"r-1\",\u{9}\"x\":1.50}\n";
     let answer = host.post(payload).await;
     assert_eq!(answer.status, 202);
-    assert_eq!(answer.body, json!({"status": "accepted", "raw_id": payload}));
+    assert_eq!(
+        answer.body,
+        json!({"status": "accepted", "raw_id": payload})
+    );
     let sent = host.publish.sent();
     assert_eq!(sent.len(), 1);
-    assert_eq!(sent[0].0, payload.as_bytes(), "the key is what admission said");
+    assert_eq!(
+        sent[0].0,
+        payload.as_bytes(),
+        "the key is what admission said"
+    );
     assert_eq!(sent[0].1, payload.as_bytes(), "byte for byte");
 }
 
@@ -73,10 +80,22 @@ async fn failed_deliveries_say_whether_the_record_may_be_there() {
         assert_eq!((answer.status, answer.code()), (status, code));
         assert_eq!(answer.header("retry-after").is_some(), retry, "{payload}");
         let message = answer.body["message"].as_str().expect("text");
-        assert_eq!(message.contains("identical record again"), ambiguous, "{message}");
-        assert_eq!(message.contains("was not published"), !ambiguous, "{message}");
+        assert_eq!(
+            message.contains("identical record again"),
+            ambiguous,
+            "{message}"
+        );
+        assert_eq!(
+            message.contains("was not published"),
+            !ambiguous,
+            "{message}"
+        );
     }
-    assert_eq!(host.post("good").await.status, 202, "each request tries anew");
+    assert_eq!(
+        host.post("good").await.status,
+        202,
+        "each request tries anew"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +103,10 @@ async fn a_delivery_without_end_is_answered_and_goes_on() {
     let host = host(&[]).await;
     host.publish.gate.close();
     let answer = host.post("slow").await;
-    assert_eq!((answer.status, answer.code()), (503, "delivery_unconfirmed"));
+    assert_eq!(
+        (answer.status, answer.code()),
+        (503, "delivery_unconfirmed")
+    );
     assert_eq!(host.metric("cdr_api_outstanding_records"), 1.0);
     host.publish.gate.open();
     common::until(|| host.metric("cdr_api_records_total{outcome=\"acknowledged\"}") == 1.0).await;
@@ -94,7 +116,9 @@ async fn a_delivery_without_end_is_answered_and_goes_on() {
 async fn only_uncompressed_json_is_taken() {
     let host = host(&[]).await;
     let with = |name: &str, value: &str| {
-        host.request("POST", "/v1/cdrs").body("good").header(name, value)
+        host.request("POST", "/v1/cdrs")
+            .body("good")
+            .header(name, value)
     };
     for request in [
         host.request("POST", "/v1/cdrs").body("good"),
@@ -103,16 +127,27 @@ async fn only_uncompressed_json_is_taken() {
         with("content-type", ""),
     ] {
         let answer = host.send(request).await;
-        assert_eq!((answer.status, answer.code()), (415, "unsupported_media_type"));
+        assert_eq!(
+            (answer.status, answer.code()),
+            (415, "unsupported_media_type")
+        );
     }
-    let lines = host.send(with("content-type", "application/x-ndjson")).await;
-    assert_eq!((lines.status, lines.code()), (415, "unsupported_media_type"));
+    let lines = host
+        .send(with("content-type", "application/x-ndjson"))
+        .await;
+    assert_eq!(
+        (lines.status, lines.code()),
+        (415, "unsupported_media_type")
+    );
     let message = lines.body["message"].as_str().expect("text");
     assert!(message.contains("one record a request"), "{message}");
 
     let zipped = with("content-type", "application/json").header("content-encoding", "gzip");
     let answer = host.send(zipped).await;
-    assert_eq!((answer.status, answer.code()), (415, "unsupported_content_encoding"));
+    assert_eq!(
+        (answer.status, answer.code()),
+        (415, "unsupported_content_encoding")
+    );
     assert_eq!(answer.header("accept-encoding"), Some("identity"));
     assert!(host.publish.sent().is_empty());
 
@@ -140,7 +175,11 @@ async fn other_paths_and_methods_are_refused_in_the_same_shape() {
         ("PUT", "/healthz", "GET,HEAD"),
     ] {
         let answer = host.send(host.request(method, path)).await;
-        assert_eq!((answer.status, answer.code()), (405, "method_not_allowed"), "{method} {path}");
+        assert_eq!(
+            (answer.status, answer.code()),
+            (405, "method_not_allowed"),
+            "{method} {path}"
+        );
         assert_eq!(answer.header("allow"), Some(allowed), "{method} {path}");
     }
 }
@@ -164,8 +203,13 @@ async fn stats_tell_what_was_counted_and_what_the_worker_says() {
     );
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let stop = Shutdown::new();
-    let worker = host_http::serve(any, worker, stop.clone()).await.expect("bound");
-    let url = format!("--worker-stats-url=http://{}/internal/stats", worker.local_addr());
+    let worker = host_http::serve(any, worker, stop.clone())
+        .await
+        .expect("bound");
+    let url = format!(
+        "--worker-stats-url=http://{}/internal/stats",
+        worker.local_addr()
+    );
     let host = host(&[&url, "--api-queue-max-size=77"]).await;
     host.post("good").await;
     host.post("missing").await;

@@ -11,12 +11,14 @@ const HEAD: &str = "POST /v1/cdrs HTTP/1.1\r\nHost: x\r\nContent-Type: applicati
 #[tokio::test]
 async fn an_announced_length_over_the_limit_is_413_before_anything_is_sent() {
     let host = host(&[]).await;
-    for length in ["65537", "1000000000000", "18446744073709551615"] {
+    for length in ["65537", "1000000000000", "9223372036854775807"] {
         let mut stream = host.connect().await;
         let request = format!("{HEAD}Content-Length: {length}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("written");
         let mut answer = [0; 12];
-        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut answer).await.expect("an answer");
+        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut answer)
+            .await
+            .expect("an answer");
         assert_eq!(&answer, b"HTTP/1.1 413", "{length}");
     }
 }
@@ -71,7 +73,12 @@ async fn the_limit_is_exact_whether_the_length_is_announced_or_not() {
         assert_eq!(status, expected, "{text}");
     }
     assert_eq!(host.publish.sent().len(), 2);
-    assert!(host.publish.sent().iter().all(|(_, payload)| payload.len() == 1000));
+    assert!(
+        host.publish
+            .sent()
+            .iter()
+            .all(|(_, payload)| payload.len() == 1000)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,9 +107,15 @@ async fn a_body_that_trickles_does_not_buy_time() {
         }
     });
     let mut answer = [0; 12];
-    tokio::io::AsyncReadExt::read_exact(&mut read, &mut answer).await.expect("an answer");
+    tokio::io::AsyncReadExt::read_exact(&mut read, &mut answer)
+        .await
+        .expect("an answer");
     assert_eq!(&answer, b"HTTP/1.1 408");
-    assert!(started.elapsed().as_secs() <= 6, "{:?} of the paused clock", started.elapsed());
+    assert!(
+        started.elapsed().as_secs() <= 6,
+        "{:?} of the paused clock",
+        started.elapsed()
+    );
     trickle.abort();
 }
 

@@ -22,7 +22,11 @@ async fn records_that_come_while_a_batch_is_judged_form_the_next() {
     for (n, post) in posts.into_iter().enumerate() {
         let answer = post.await.expect("no panic");
         assert_eq!(answer.status, 202);
-        assert_eq!(answer.body["raw_id"], format!("r-{n:03}"), "each gets its own verdict");
+        assert_eq!(
+            answer.body["raw_id"],
+            format!("r-{n:03}"),
+            "each gets its own verdict"
+        );
     }
     assert_eq!(host.admit.batches(), [1, 20]);
     assert_eq!(host.publish.sent().len(), 21);
@@ -35,7 +39,10 @@ async fn verdicts_of_one_batch_reach_their_own_records() {
     let first = host.post_aside("first");
     until(|| host.admit.batches() == [1]).await;
     let payloads = ["a", "missing", "b", "fault", "lost", "type"];
-    let posts: Vec<_> = payloads.iter().map(|payload| host.post_aside(payload)).collect();
+    let posts: Vec<_> = payloads
+        .iter()
+        .map(|payload| host.post_aside(payload))
+        .collect();
     host.queued(5 + payloads.concat().len()).await;
     host.admit.gate.open();
     let mut statuses = Vec::new();
@@ -79,14 +86,23 @@ async fn as_many_batches_are_judged_at_once_as_there_are_lanes() {
 async fn at_the_bound_records_are_429_until_there_is_room() {
     let host = host(&["--api-queue-max-size=3"]).await;
     host.publish.gate.close();
-    let posts: Vec<_> = ["a", "b", "c"].map(|payload| host.post_aside(payload)).into();
+    let posts: Vec<_> = ["a", "b", "c"]
+        .map(|payload| host.post_aside(payload))
+        .into();
     until(|| host.publish.sent().len() == 3).await;
     for _ in 0..5 {
         let answer = host.post("d").await;
-        assert_eq!((answer.status, answer.code()), (429, "too_many_outstanding"));
+        assert_eq!(
+            (answer.status, answer.code()),
+            (429, "too_many_outstanding")
+        );
         assert!(answer.header("retry-after").is_some());
     }
-    assert_eq!(host.admit.batches().iter().sum::<usize>(), 3, "refused before admission");
+    assert_eq!(
+        host.admit.batches().iter().sum::<usize>(),
+        3,
+        "refused before admission"
+    );
     host.publish.gate.open();
     for post in posts {
         assert_eq!(post.await.expect("no panic").status, 202);
@@ -112,7 +128,11 @@ async fn records_in_admission_count_against_the_bound() {
 async fn a_record_outlives_its_client() {
     for wait_in_admission in [true, false] {
         let host = host(&[]).await;
-        let gate = if wait_in_admission { &host.admit.gate } else { &host.publish.gate };
+        let gate = if wait_in_admission {
+            &host.admit.gate
+        } else {
+            &host.publish.gate
+        };
         gate.close();
         let mut stream = host.connect().await;
         let request = b"POST /v1/cdrs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
@@ -140,7 +160,9 @@ async fn a_record_outlives_its_client() {
 async fn a_drain_answers_what_was_taken_and_refuses_the_rest() {
     let host = host(&[]).await;
     host.publish.gate.close();
-    let posts: Vec<_> = (0..10).map(|n| host.post_aside(&format!("r-{n}"))).collect();
+    let posts: Vec<_> = (0..10)
+        .map(|n| host.post_aside(&format!("r-{n}")))
+        .collect();
     until(|| host.publish.sent().len() == 10).await;
     host.shutdown.request();
     // On one thread the drain begins no later than the next answer.
@@ -188,7 +210,9 @@ async fn a_body_that_is_being_read_when_the_drain_begins_is_answered() {
         Expect: 100-continue\r\nContent-Length: 4\r\n\r\n";
     stream.write_all(head).await.expect("written");
     let mut go_on = [0; 25];
-    tokio::io::AsyncReadExt::read_exact(&mut stream, &mut go_on).await.expect("told to go on");
+    tokio::io::AsyncReadExt::read_exact(&mut stream, &mut go_on)
+        .await
+        .expect("told to go on");
     assert!(go_on.starts_with(b"HTTP/1.1 100"));
     host.shutdown.request();
     until(|| std::net::TcpStream::connect(host.addr).is_err()).await;
@@ -207,6 +231,13 @@ async fn a_drain_that_does_not_end_is_an_error() {
     until(|| host.publish.sent().len() == 1).await;
     tokio::time::pause();
     host.shutdown.request();
-    let error = host.stopped.await.expect("no panic").expect_err("one is unacknowledged");
-    assert!(matches!(error, ApiError::NotDrained { outstanding: 1, .. }), "{error}");
+    let error = host
+        .stopped
+        .await
+        .expect("no panic")
+        .expect_err("one is unacknowledged");
+    assert!(
+        matches!(error, ApiError::NotDrained { outstanding: 1, .. }),
+        "{error}"
+    );
 }

@@ -197,7 +197,7 @@ impl Broker {
     }
 
     async fn start_in(config: PartConfig, run: &Path) -> Result<Self, EmbeddedError> {
-        let (process, port) = start_part(broker::NAME, config, run, vec![]).await?;
+        let (process, port) = start_part(broker::NAME, config, run, vec![], vec![]).await?;
         Ok(Self { process, port })
     }
 
@@ -229,7 +229,9 @@ impl ClickHouse {
     ) -> Result<Self, EmbeddedError> {
         let password = clickhouse::password_file(&config.data);
         let more = vec!["--library".into(), library.into()];
-        let (process, port) = start_part(clickhouse::NAME, config, run, more).await?;
+        // The engine takes its time zone from here and not from its settings.
+        let utc = vec![("TZ".into(), "UTC".into())];
+        let (process, port) = start_part(clickhouse::NAME, config, run, more, utc).await?;
         let password = std::fs::read_to_string(&password)
             .map_err(|source| EmbeddedError::io("read", &password, source))?;
         Ok(Self {
@@ -273,6 +275,7 @@ async fn start_part(
     config: PartConfig,
     run: &Path,
     more: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
 ) -> Result<(ChildProcess, u16), EmbeddedError> {
     // The child looks at all of this again. Asked here as well, the answer has its type.
     folder::prepare(&config.data)?;
@@ -295,7 +298,7 @@ async fn start_part(
         name: name.to_owned(),
         program: config.exe,
         args,
-        env: vec![],
+        env,
         logs: config.logs,
     };
     let mut process = ChildProcess::spawn(spec).await?;

@@ -161,3 +161,67 @@ async fn no_acknowledged_record_is_lost_when_the_broker_is_killed() {
         "an idempotent producer stores each record once"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probe() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("broker");
+    let mut b = broker(&data, None).await;
+    let boot = b.bootstrap();
+    let ad = admin(&boot);
+    let o = AdminOptions::new().request_timeout(Some(REPLY)).operation_timeout(Some(REPLY));
+    let t = |n: &'static str| rdkafka::admin::NewTopic::new(n, 1, rdkafka::admin::TopicReplication::Fixed(1)).set("cleanup.policy", "delete").set("retention.ms", "1");
+    eprintln!("create: {:?}", ad.create_topics([&t("a")], &o).await);
+    eprintln!("again: {:?}", ad.create_topics([&t("a")], &o).await);
+    eprintln!("rf3: {:?}", ad.create_topics([&rdkafka::admin::NewTopic::new("rf3", 1, rdkafka::admin::TopicReplication::Fixed(3))], &o).await);
+    eprintln!("bad config: {:?}", ad.create_topics([&t("bad").set("no.such", "x")], &o).await);
+    eprintln!("validate only: {:?}", ad.create_topics([&t("val")], &o).await.map(|_| ()));
+    let md = ad.inner().fetch_metadata(Some("nope"), REPLY);
+    eprintln!("metadata unknown: {:?}", md.map(|m| m.topics().iter().map(|t| (t.name().to_owned(), t.error(), t.partitions().len())).collect::<Vec<_>>()));
+    let md = ad.inner().fetch_metadata(None, REPLY).unwrap();
+    eprintln!("all: {:?}", md.topics().iter().map(|t| (t.name().to_owned(), t.partitions().len())).collect::<Vec<_>>());
+    for n in ["a", "nope2"] {
+        let r = [ResourceSpecifier::Topic(n)];
+        let d = ad.describe_configs(&r, &o).await;
+        eprintln!("configs {n}: {:?}", d.map(|v| v.into_iter().map(|r| r.map(|r| r.entries.iter().map(|e| (e.name.clone(), e.value.clone(), e.is_default)).collect::<Vec<_>>())).collect::<Vec<_>>()));
+    }
+    let r = [ResourceSpecifier::Broker(1)];
+    eprintln!("broker configs: {:?}", ad.describe_configs(&r, &o).await.map(|v| v.len()));
+    eprintln!("create partitions: {:?}", ad.create_partitions([&rdkafka::admin::NewPartitions::new("a", 3)], &o).await);
+    let p = producer(&boot);
+    for i in 0..5 {
+        let rec = rdkafka::producer::FutureRecord::to("a").key("k").payload("v").headers(rdkafka::message::OwnedHeaders::new().insert(rdkafka::message::Header{key:"h", value:Some("x")}));
+        eprintln!("{i} {:?}", p.send(rec, REPLY).await.map(|d| (d.partition, d.offset)).map_err(|e| e.0));
+    }
+    eprintln!("to unknown topic: {:?}", publish(&p, "nope3", "k", "v").await);
+    eprintln!("stopped {:?}", b.process.stop(STOP).await);
+    let mut b = broker(&data, None).await;
+    let boot = b.bootstrap();
+    let c: BaseConsumer = kafka(&boot).set("group.id", "g").set("enable.auto.commit", "false").set("auto.offset.reset", "earliest").set("debug", "").create().unwrap();
+    for _ in 0..3 { eprintln!("watermarks after retention: {:?}", c.fetch_watermarks("a", 0, REPLY)); std::thread::sleep(std::time::Duration::from_millis(300)); }
+    let p = producer(&boot);
+    eprintln!("{:?}", publish(&p, "a", "k", "later").await);
+    eprintln!("watermarks after produce: {:?}", c.fetch_watermarks("a", 0, REPLY));
+    let mut l = TopicPartitionList::new();
+    l.add_partition_offset("a", 0, Offset::Offset(2)).unwrap();
+    c.assign(&l).unwrap();
+    let m = c.poll(std::time::Duration::from_secs(10));
+    eprintln!("read from 2: {:?}", m.map(|m| m.map(|m| (m.offset(), String::from_utf8_lossy(m.payload().unwrap()).into_owned(), m.timestamp()))));
+    // group takeover
+    let mk = || -> BaseConsumer { kafka(&boot).set("group.id", "tk").set("partition.assignment.strategy","cooperative-sticky").set("enable.auto.commit", "false").set("auto.offset.reset", "earliest").set("session.timeout.ms","6000").create().unwrap() };
+    let c1 = mk(); c1.subscribe(&["a"]).unwrap();
+    let since = std::time::Instant::now();
+    while c1.poll(std::time::Duration::from_millis(100)).is_none() && since.elapsed().as_secs() < 60 {}
+    eprintln!("first member got a record after {:?}", since.elapsed());
+    let c2 = mk(); c2.subscribe(&["a"]).unwrap();
+    let since = std::time::Instant::now();
+    while since.elapsed().as_secs() < 10 { c1.poll(std::time::Duration::from_millis(50)); c2.poll(std::time::Duration::from_millis(50)); }
+    eprintln!("assignments {:?} {:?}", c1.assignment(), c2.assignment());
+    drop(c1);
+    let since = std::time::Instant::now();
+    let mut got = false;
+    while since.elapsed().as_secs() < 60 { if c2.assignment().unwrap().count() == 1 { got = true; break; } c2.poll(std::time::Duration::from_millis(50)); }
+    eprintln!("takeover {got} after {:?}", since.elapsed());
+    eprintln!("{:?}", b.process.stop(STOP).await);
+    eprintln!("{}", std::fs::read_to_string(folder.path().join("broker.logs/broker.log")).unwrap());
+}

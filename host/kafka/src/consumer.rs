@@ -25,14 +25,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdkafka::error::RDKafkaErrorCode;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{ConfigError, KafkaConfig};
+use crate::failure::{CloseError, ConsumerError, ConsumerEvent, ConsumerFailure};
 use crate::lag::{LagWatch, PartitionLag};
 use crate::ledger::{Counts, Ledger, Outcome, PartitionView, RecordId};
 use crate::poll::PollLoop;
 use crate::reachability::{Reach, Reachability};
+
+/// How much later than its budget the polling thread may answer a close.
+const REPLY_GRACE: Duration = Duration::from_secs(2);
+/// How long leaving the group is waited for.
+const LEAVE: Duration = Duration::from_secs(5);
 
 /// Settings of a [`RawConsumer`].
 #[derive(Debug, Clone)]
@@ -126,159 +131,6 @@ impl Record {
     }
 }
 
-/// News of a consumer, in order.
-#[derive(Debug, Clone)]
-pub enum ConsumerEvent {
-    /// Partitions were assigned.
-    Assigned {
-        /// Which.
-        partitions: Vec<i32>,
-    },
-    /// Partitions will be given back: settle what is in flight of them soon.
-    Revoking {
-        /// Which.
-        partitions: Vec<i32>,
-        /// How long they are kept for that.
-        budget: Duration,
-    },
-    /// Partitions are gone: drop what is buffered of them.
-    Revoked {
-        /// Which.
-        partitions: Vec<i32>,
-        /// Taken away without asking: nothing of them was committed at the end.
-        lost: bool,
-        /// Records that were dropped without an outcome; another worker
-        /// consumes them again.
-        given_back: u64,
-    },
-    /// The consumer can't go on. It commits nothing more; stop nonzero.
-    Fatal(ConsumerFailure),
-}
-
-/// Why a consumer can't go on.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum ConsumerFailure {
-    /// The broker refused a commit for a reason that does not pass.
-    #[error(
-        "Kafka at {brokers} refused to commit offset {next} of {topic}/{partition} for group {group}: {cause}. \
-         Nothing was advanced; records since the last commit are consumed again"
-    )]
-    CommitRefused {
-        /// The bootstrap addresses.
-        brokers: String,
-        /// The group.
-        group: String,
-        /// The topic.
-        topic: String,
-        /// The partition.
-        partition: i32,
-        /// The next offset that was to be committed.
-        next: i64,
-        /// The broker's word for it.
-        cause: RDKafkaErrorCode,
-    },
-    /// Commits failed for too long, though brokers answer.
-    #[error(
-        "commits of group {group} at Kafka {brokers} have failed for {lasting:.0?} though brokers answer, lastly: {cause}. \
-         Nothing was advanced; check the group's coordinator"
-    )]
-    CommitStuck {
-        /// The bootstrap addresses.
-        brokers: String,
-        /// The group.
-        group: String,
-        /// For how long.
-        lasting: Duration,
-        /// The last cause.
-        cause: RDKafkaErrorCode,
-    },
-    /// This client may not read the topic or join the group.
-    #[error(
-        "Kafka at {brokers} does not allow group {group} to read topic {topic}: {cause}. Check the ACLs of KAFKA_SASL_USERNAME"
-    )]
-    Unauthorized {
-        /// The bootstrap addresses.
-        brokers: String,
-        /// The group.
-        group: String,
-        /// The topic.
-        topic: String,
-        /// The broker's word for it.
-        cause: RDKafkaErrorCode,
-    },
-    /// librdkafka declared the client dead.
-    #[error("the Kafka client of group {group} at {brokers} failed for good: {cause}")]
-    Client {
-        /// The bootstrap addresses.
-        brokers: String,
-        /// The group.
-        group: String,
-        /// librdkafka's words.
-        cause: String,
-    },
-}
-
-impl ConsumerFailure {
-    /// A word for metrics and logs.
-    pub fn tag(&self) -> &'static str {
-        match self {
-            ConsumerFailure::CommitRefused { .. } => "commit_refused",
-            ConsumerFailure::CommitStuck { .. } => "commit_stuck",
-            ConsumerFailure::Unauthorized { .. } => "unauthorized",
-            ConsumerFailure::Client { .. } => "client",
-        }
-    }
-}
-
-/// A consumer that could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum ConsumerError {
-    /// The settings can't work.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The subscription was refused.
-    #[error("could not subscribe to topic {topic}: {reason}")]
-    Subscribe {
-        /// The topic.
-        topic: String,
-        /// librdkafka's words.
-        reason: String,
-    },
-    /// The operating system gave no thread.
-    #[error("could not start a thread for the Kafka consumer: {0}")]
-    Thread(#[from] std::io::Error),
-}
-
-/// A consumer that did not end in order. Nothing unsafe was committed.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum CloseError {
-    /// Records had no outcome yet.
-    #[error(
-        "{in_flight} records had no outcome when the consumer was closed; they are consumed again"
-    )]
-    Unsettled {
-        /// How many.
-        in_flight: u64,
-    },
-    /// The last commit was not acknowledged.
-    #[error(
-        "the last commit was not acknowledged within {budget:.1?}; records since the one before are consumed again"
-    )]
-    Uncommitted {
-        /// The budget.
-        budget: Duration,
-    },
-    /// It had failed before.
-    #[error(transparent)]
-    Failed(#[from] ConsumerFailure),
-    /// The thread did not end in time, or had ended before.
-    #[error("the Kafka consumer did not stop within {budget:.1?}")]
-    Stuck {
-        /// The budget.
-        budget: Duration,
-    },
-}
-
 /// A consumer as it is now; for `/stats` and metrics.
 #[derive(Debug, Clone)]
 pub struct Status {
@@ -360,7 +212,10 @@ impl Shared {
 pub(crate) enum Command {
     Close {
         budget: Duration,
+        /// How it went, as soon as nothing more can be committed.
         reply: oneshot::Sender<Result<(), CloseError>>,
+        /// Dropped when the group is left.
+        left: oneshot::Sender<()>,
     },
 }
 
@@ -447,9 +302,9 @@ impl RawConsumer {
         self.shared.draining.store(true, Ordering::Release);
     }
 
-    /// Commits what is settled, waits for the acknowledgement, leaves the group
-    /// and ends the thread. `Ok` only if every record taken is settled and its
-    /// offset committed.
+    /// Commits what is settled, waits for the acknowledgement at most `budget`,
+    /// leaves the group and ends the thread (at most 7 s more). `Ok` only if every
+    /// record taken is settled and its offset committed.
     pub async fn close(&self, budget: Duration) -> Result<(), CloseError> {
         self.drain();
         self.lag
@@ -458,22 +313,28 @@ impl RawConsumer {
             .take();
         let stuck = CloseError::Stuck { budget };
         let (reply, replied) = oneshot::channel();
-        if self
-            .commands
-            .send(Command::Close { budget, reply })
-            .is_err()
-        {
+        let (left, leaving) = oneshot::channel();
+        let close = Command::Close {
+            budget,
+            reply,
+            left,
+        };
+        if self.commands.send(close).is_err() {
             return Err(match self.shared.failed() {
                 Some(failure) => failure.into(),
                 None => stuck,
             });
         }
-        // Leaving the group takes a moment after the last commit.
-        let patience = budget + Duration::from_secs(5);
-        match tokio::time::timeout(patience, replied).await {
+        let result = match tokio::time::timeout(budget + REPLY_GRACE, replied).await {
             Ok(Ok(result)) => result,
-            _ => Err(stuck),
+            _ => return Err(stuck),
+        };
+        // Leaving tells the group at once, instead of after the session timeout;
+        // it is a courtesy, and without a coordinator it does not end.
+        if !matches!(result, Err(CloseError::Uncommitted { .. })) {
+            let _ = tokio::time::timeout(LEAVE, leaving).await;
         }
+        result
     }
 
     /// How things are.

@@ -13,7 +13,8 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
-use crate::consumer::{ConsumerEvent, Shared};
+use crate::consumer::Shared;
+use crate::failure::ConsumerEvent;
 use crate::reachability::is_unreachable;
 
 /// The broker's answer for one partition of a commit.

@@ -11,7 +11,8 @@ use rdkafka::error::KafkaError;
 
 use crate::admin::{AdminError, committed_of, observer};
 use crate::config::KafkaConfig;
-use crate::consumer::{ConsumerError, Shared};
+use crate::consumer::Shared;
+use crate::failure::ConsumerError;
 use crate::reachability::{PlainContext, is_unreachable};
 
 /// How long one question may take.

@@ -17,7 +17,8 @@
 //! | why was an offset committed? | [`ledger`] |
 //! | what does a dead letter look like? | [`dead_letter`], [`headers`] |
 //! | when is a record acknowledged? | [`producer`] |
-//! | when are partitions paused, given back, committed? | [`consumer`], `poll` |
+//! | when are partitions paused, committed, given back? | [`consumer`], `poll`, `poll/commits`, `poll/leaving` |
+//! | when does a consumer give up? | [`failure`], [`commit`] |
 //! | which topics must exist, and how? | [`topics`] |
 //! | how is Kafka reached? | [`config`] |
 
@@ -29,6 +30,7 @@ pub mod config;
 pub mod consumer;
 mod context;
 pub mod dead_letter;
+pub mod failure;
 pub mod headers;
 mod lag;
 pub mod ledger;
@@ -38,10 +40,8 @@ pub mod reachability;
 pub mod topics;
 
 pub use config::{ConfigError, KafkaArgs, KafkaConfig, Secret};
-pub use consumer::{
-    CloseError, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerFailure, RawConsumer, Record,
-    Started, Status,
-};
+pub use consumer::{ConsumerConfig, RawConsumer, Record, Started, Status};
+pub use failure::{CloseError, ConsumerError, ConsumerEvent, ConsumerFailure};
 pub use lag::PartitionLag;
 pub use ledger::{Outcome, RecordId};
 pub use producer::{Delivery, PublishError, Publisher, PublisherConfig};

@@ -4,55 +4,36 @@
 //! the other side, and does what is due: pause or resume, commit, answer a
 //! revocation, close.
 
+mod commits;
+mod leaving;
+
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdkafka::Offset;
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::oneshot;
 
-use crate::commit::CommitFault;
 use crate::config::KafkaConfig;
-use crate::consumer::{
-    CloseError, Command, ConsumerError, ConsumerEvent, ConsumerFailure, Record, Shared,
-};
-use crate::context::{CommitAnswer, Notice, RawContext, code_of, give_back};
+use crate::consumer::{Command, Record, Shared};
+use crate::context::{Notice, RawContext, code_of};
+use crate::failure::{ConsumerError, ConsumerEvent, ConsumerFailure};
 use crate::headers;
-use crate::ledger::Commit;
+
+use commits::Outstanding;
+pub(crate) use leaving::REVOKE_COMMIT_GRACE;
+use leaving::{Closing, Revoking};
 
 /// Longest wait for a record: what is due waits no longer than this.
 const POLL: Duration = Duration::from_millis(50);
 /// The same while a revocation or a close is under way.
 const POLL_BUSY: Duration = Duration::from_millis(5);
-/// A commit without any answer for so long is sent again.
-const COMMIT_ANSWER: Duration = Duration::from_secs(60);
-/// How much longer a revoked partition is kept for its last commit.
-pub(crate) const REVOKE_COMMIT_GRACE: Duration = Duration::from_secs(3);
-
-struct Outstanding {
-    commits: Vec<Commit>,
-    sent: Instant,
-}
-
-struct Revoking {
-    partitions: Vec<i32>,
-    deadline: Instant,
-}
-
-struct Closing {
-    budget: Duration,
-    deadline: Instant,
-    reply: oneshot::Sender<Result<(), CloseError>>,
-}
-
 pub(crate) struct PollLoop {
     consumer: BaseConsumer<RawContext>,
     shared: Arc<Shared>,
@@ -129,12 +110,12 @@ impl PollLoop {
     pub(crate) fn run(mut self) {
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Close { budget, reply }) => {
-                    self.closing = Some(Closing {
-                        budget,
-                        deadline: Instant::now() + budget,
-                        reply,
-                    });
+                Ok(Command::Close {
+                    budget,
+                    reply,
+                    left,
+                }) => {
+                    self.closing = Some(Closing::new(budget, reply, left));
                 }
                 Err(TryRecvError::Empty) => {}
                 // The handle was dropped; whatever is in flight is consumed again.
@@ -298,146 +279,6 @@ impl PollLoop {
         list
     }
 
-    fn commit(&mut self) {
-        let now = Instant::now();
-        if self.shared.failed().is_some() {
-            return;
-        }
-        if let Some(outstanding) = &self.outstanding {
-            let held = outstanding
-                .commits
-                .iter()
-                .any(|&commit| self.shared.ledger().holds(commit));
-            if !held {
-                // Its partitions are gone, and its answer may never come: it
-                // must not keep those that were assigned since from committing.
-                self.outstanding = None;
-            } else if now.duration_since(outstanding.sent) < COMMIT_ANSWER {
-                return;
-            } else {
-                self.committed(Err(RDKafkaErrorCode::OperationTimedOut), &[]);
-            }
-        }
-        let hurry = self.revoking.is_some() || self.closing.is_some();
-        if now < self.next_commit && !(hurry && self.failing_since.is_none()) {
-            return;
-        }
-        let sent = {
-            // Ownership and commit under one lock.
-            let mut ledger = self.shared.ledger();
-            let commits = ledger.all_committable();
-            if commits.is_empty() {
-                return;
-            }
-            let sent = self
-                .offsets(&commits)
-                .map_err(|error| code_of(&error))
-                .and_then(|list| crate::commit::send(&self.consumer, &list));
-            for &commit in &commits {
-                ledger.commit_sent(commit);
-            }
-            self.outstanding = Some(Outstanding { commits, sent: now });
-            sent
-        };
-        self.next_commit = now + self.shared.config.commit_interval;
-        if let Err(code) = sent {
-            self.committed(Err(code), &[]);
-        }
-    }
-
-    fn offsets(&self, commits: &[Commit]) -> KafkaResult<TopicPartitionList> {
-        let mut list = TopicPartitionList::new();
-        for commit in commits {
-            list.add_partition_offset(
-                &self.shared.config.topic,
-                commit.partition,
-                Offset::Offset(commit.next),
-            )?;
-        }
-        Ok(list)
-    }
-
-    fn committed(&mut self, whole: Result<(), RDKafkaErrorCode>, answers: &[CommitAnswer]) {
-        // An answer that came after its commit was given up.
-        let Some(outstanding) = self.outstanding.take() else {
-            return;
-        };
-        let mut failed = None;
-        for commit in outstanding.commits {
-            let result = answers
-                .iter()
-                .find(|a| a.partition == commit.partition && a.next == commit.next)
-                // Not mentioned: not committed.
-                .map_or(whole.and(Err(RDKafkaErrorCode::NoOffset)), |answer| {
-                    answer.result
-                });
-            let mut ledger = self.shared.ledger();
-            match result {
-                Ok(()) => {
-                    ledger.commit_done(commit);
-                    self.shared.commits.fetch_add(1, Ordering::Relaxed);
-                }
-                // The partition is gone: then so is the question.
-                Err(code) if ledger.commit_failed(commit) => failed = Some((commit, code)),
-                Err(_) => {}
-            }
-        }
-        match failed {
-            None => {
-                self.failing_since = None;
-                self.shared.reach.up();
-            }
-            Some((commit, code)) => self.commit_failed(commit, code),
-        }
-    }
-
-    fn commit_failed(&mut self, commit: Commit, cause: RDKafkaErrorCode) {
-        let shared = &self.shared;
-        shared.commit_failures.fetch_add(1, Ordering::Relaxed);
-        let config = &shared.config;
-        let fault = CommitFault::of(cause);
-        if fault == CommitFault::Fatal {
-            let failure = ConsumerFailure::CommitRefused {
-                brokers: shared.brokers.clone(),
-                group: config.group.clone(),
-                topic: config.topic.clone(),
-                partition: commit.partition,
-                next: commit.next,
-                cause,
-            };
-            return self.fail(failure);
-        }
-        tracing::warn!(
-            event = "commit_retried",
-            partition = commit.partition,
-            next_offset = commit.next,
-            cause = %cause,
-            "committing offset {} of {}/{} failed ({cause}); nothing was advanced, it is sent again",
-            commit.next,
-            config.topic,
-            commit.partition
-        );
-        // A lost connection is an outage, which the consumer waits for; the
-        // budget is for brokers that answer, but not to commits.
-        if crate::reachability::is_unreachable(cause) {
-            self.failing_since = None;
-            return;
-        }
-        let lasting = self
-            .failing_since
-            .get_or_insert_with(Instant::now)
-            .elapsed();
-        if lasting >= config.commit_retry_budget {
-            let failure = ConsumerFailure::CommitStuck {
-                brokers: shared.brokers.clone(),
-                group: config.group.clone(),
-                lasting,
-                cause,
-            };
-            self.fail(failure);
-        }
-    }
-
     fn fail(&mut self, failure: ConsumerFailure) {
         {
             let mut slot = self
@@ -456,100 +297,6 @@ impl PollLoop {
             "{failure}"
         );
         self.shared.tell(ConsumerEvent::Fatal(failure));
-    }
-
-    fn start_revocation(&mut self, partitions: Vec<i32>) {
-        let budget = self.shared.config.revoke_budget;
-        tracing::info!(
-            event = "partitions_revoking",
-            partitions = ?partitions,
-            "partitions {partitions:?} move to another worker; settling what is in flight of them"
-        );
-        self.shared.tell(ConsumerEvent::Revoking {
-            partitions: partitions.clone(),
-            budget,
-        });
-        self.revoking = Some(Revoking {
-            partitions,
-            deadline: Instant::now() + budget,
-        });
-        self.answer_revocation();
-    }
-
-    fn answer_revocation(&mut self) {
-        let Some(revoking) = &self.revoking else {
-            return;
-        };
-        let now = Instant::now();
-        let lost = self.consumer.assignment_lost();
-        let (settled, clean) = {
-            let ledger = self.shared.ledger();
-            let held = || revoking.partitions.iter().copied();
-            (
-                held().all(|p| ledger.counts(p).is_none_or(|c| c.in_flight == 0)),
-                held().all(|p| ledger.is_clean(p)),
-            )
-        };
-        // First the work in flight has its budget, then the last commit.
-        let over = now >= revoking.deadline;
-        let commit_over = now >= revoking.deadline + REVOKE_COMMIT_GRACE;
-        let committing = self.shared.failed().is_none()
-            && (self.outstanding.is_some() || !self.shared.ledger().all_committable().is_empty());
-        let wait = if settled || over {
-            committing && !commit_over
-        } else {
-            true
-        };
-        if !lost && !clean && wait {
-            return;
-        }
-        if let Some(revoking) = self.revoking.take() {
-            self.overflow
-                .retain(|record| !revoking.partitions.contains(&record.id.partition));
-            give_back(&self.shared, &self.consumer, &revoking.partitions, lost);
-        }
-    }
-
-    fn close_is_due(&self) -> bool {
-        let Some(closing) = &self.closing else {
-            return false;
-        };
-        let committed =
-            self.outstanding.is_none() && self.shared.ledger().all_committable().is_empty();
-        committed || self.shared.failed().is_some() || Instant::now() >= closing.deadline
-    }
-
-    /// Leaves the group and says how it went.
-    fn end(mut self) {
-        let result = self.result();
-        let closing = self.closing.take();
-        self.consumer.context().close();
-        if let Some(revoking) = self.revoking.take() {
-            give_back(&self.shared, &self.consumer, &revoking.partitions, false);
-        }
-        self.consumer.unsubscribe();
-        let PollLoop { consumer, .. } = self;
-        // Polls until the group is left; revocations are answered on the way.
-        drop(consumer);
-        if let Some(closing) = closing {
-            // Nobody may wait any more.
-            let _ = closing.reply.send(result);
-        }
-    }
-
-    fn result(&self) -> Result<(), CloseError> {
-        if let Some(failure) = self.shared.failed() {
-            return Err(failure.into());
-        }
-        let ledger = self.shared.ledger();
-        if self.outstanding.is_some() || !ledger.all_committable().is_empty() {
-            let budget = self.closing.as_ref().map_or(Duration::ZERO, |c| c.budget);
-            return Err(CloseError::Uncommitted { budget });
-        }
-        match ledger.in_flight() {
-            0 => Ok(()),
-            in_flight => Err(CloseError::Unsettled { in_flight }),
-        }
     }
 }
 

@@ -4,8 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use cdr_kafka::consumer::CloseError;
-use cdr_kafka::{ConsumerConfig, ConsumerEvent, ConsumerFailure, Outcome};
+use cdr_kafka::{CloseError, ConsumerConfig, ConsumerEvent, ConsumerFailure, Outcome};
 use common::{
     PATIENCE, committed, consumer_config, eventually, ids, publish_numbered, receive, start,
 };
@@ -278,6 +277,22 @@ async fn a_broker_that_goes_and_comes_back_is_waited_for() {
     }
     started.consumer.close(PATIENCE).await.expect("closed");
     assert_eq!(committed(&brokers, GROUP, TOPIC).await, [Some(20)]);
+}
+
+#[tokio::test]
+async fn closing_during_an_outage_says_what_was_not_committed() {
+    let mock = mock(1);
+    let brokers = mock.bootstrap_servers();
+    publish_numbered(&brokers, TOPIC, 0..10).await;
+    let mut started = start(&brokers, consumer_config(TOPIC, GROUP));
+    let records = receive(&mut started.records, 10).await;
+    mock.broker_down(-1).expect("down");
+    started.consumer.settle(ids(&records), Outcome::Inserted);
+    let closed = started.consumer.close(Duration::from_millis(200)).await;
+    assert!(
+        matches!(closed, Err(CloseError::Uncommitted { .. })),
+        "{closed:?}"
+    );
 }
 
 #[tokio::test]

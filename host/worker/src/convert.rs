@@ -4,16 +4,6 @@
 use cdr_kafka::dead_letter::FailureReason;
 use cdr_plugin_host as plugin;
 use cdr_store as store;
-use std::sync::Arc;
-
-/// The columns that the host adds to those of the normalizer.
-pub fn host_columns() -> [store::ColumnSpec; 3] {
-    [
-        store::ColumnSpec::new("received_at", store::ColumnType::Millis),
-        store::ColumnSpec::new("processed_at", store::ColumnType::Millis),
-        store::ColumnSpec::new("normalizer_version", store::ColumnType::Category),
-    ]
-}
 
 /// The columns of a manifest, without the host's.
 pub fn column_specs(manifest: &plugin::Manifest) -> Vec<store::ColumnSpec> {
@@ -25,14 +15,6 @@ pub fn column_specs(manifest: &plugin::Manifest) -> Vec<store::ColumnSpec> {
             kind: column_type(column.kind),
             nullable: column.nullable,
         })
-        .collect()
-}
-
-/// The columns of an insert: those of the manifest, then the host's.
-pub fn insert_specs(manifest: &plugin::Manifest) -> Arc<[store::ColumnSpec]> {
-    column_specs(manifest)
-        .into_iter()
-        .chain(host_columns())
         .collect()
 }
 

@@ -2,7 +2,7 @@
 //! beyond what is settled.
 
 use cdr_kafka::PublishError;
-use cdr_kafka::consumer::{CloseError, ConsumerError, ConsumerFailure};
+use cdr_kafka::{CloseError, ConsumerError, ConsumerFailure};
 use cdr_store::StoreError;
 use std::time::Duration;
 

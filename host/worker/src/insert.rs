@@ -278,7 +278,7 @@ mod tests {
         let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, |_| {})
             .await
             .unwrap();
-        assert_eq!(result.inserted, vec![]);
+        assert!(result.inserted.is_empty());
         assert_eq!(result.refused[0].0, 0..16);
     }
 

@@ -7,12 +7,13 @@ use crate::dead_letters::{DeadLetters, Verdict, now_ms};
 use crate::error::WorkerError;
 use crate::insert::{Persistence, insert_rows};
 use crate::stats::Stats;
-use cdr_kafka::consumer::{ConsumerEvent, Record};
+use cdr_kafka::ConsumerEvent;
+use cdr_kafka::consumer::Record;
 use cdr_kafka::dead_letter::FailureReason;
 use cdr_kafka::ledger::{Outcome, RecordId};
 use cdr_kafka::RawConsumer;
 use cdr_plugin_host::{Batch, Normalized, Normalizer};
-use cdr_store::{Column, ColumnSpec, DedupToken, OffsetRange, Rows, Store};
+use cdr_store::{Column, ColumnSpec, DedupToken, OffsetRange, Rows, Store, TableSpec};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -63,8 +64,8 @@ pub(crate) struct Parts {
 }
 
 impl Pipeline {
-    pub(crate) fn new(parts: Parts) -> Self {
-        let specs = convert::insert_specs(parts.normalizer.manifest());
+    pub(crate) fn new(parts: Parts, table: TableSpec) -> Self {
+        let specs = Arc::clone(table.columns());
         parts.stats.normalizer_in_use(parts.normalizer.provenance());
         Self {
             parts,
@@ -231,9 +232,10 @@ impl Pipeline {
             }
         }
 
-        let specs = &self.state.specs[..self.state.specs.len() - convert::host_columns().len()];
+        let specs = Arc::clone(&self.state.specs);
         for part in normalized.parts {
-            let columns = convert::columns(specs, part.columns)?;
+            // The host's columns stand behind the normalizer's.
+            let columns = convert::columns(&specs, part.columns)?;
             if self.state.buffer.columns.is_empty() {
                 self.state.buffer.columns = columns;
             } else {

@@ -100,15 +100,21 @@ impl Admit for FakeAdmit {
         let passed = self.gate.pass();
         Box::pin(async move {
             passed.await;
-            assert!(batch.iter().all(|(_, received_at)| *received_at > 1_700_000_000_000));
+            assert!(
+                batch
+                    .iter()
+                    .all(|(_, received_at)| *received_at > 1_700_000_000_000)
+            );
             assert!(batch[0].0 != "panic", "on purpose");
             if batch[0].0 == "down" {
                 return Err(AdmitError::Unavailable {
                     detail: "stopped".to_owned(),
                 });
             }
-            let mut results: Vec<_> =
-                batch.iter().map(|(payload, _)| Self::judge(payload)).collect();
+            let mut results: Vec<_> = batch
+                .iter()
+                .map(|(payload, _)| Self::judge(payload))
+                .collect();
             if batch[0].0 == "short" {
                 results.pop();
             }
@@ -144,7 +150,11 @@ impl Publish for FakePublish {
         key: Vec<u8>,
         payload: Bytes,
     ) -> BoxFuture<'static, Result<Delivery, PublishFailure>> {
-        let word = payload.split(|byte| *byte == b' ').next().unwrap_or_default().to_vec();
+        let word = payload
+            .split(|byte| *byte == b' ')
+            .next()
+            .unwrap_or_default()
+            .to_vec();
         let offset = {
             let mut sent = self.sent.lock().expect("not poisoned");
             sent.push((key, payload));
@@ -254,8 +264,15 @@ impl Answer {
         let names: Vec<_> = object.keys().map(String::as_str).collect();
         assert_eq!(names, ["error", "field", "message"], "{self:?}");
         assert_eq!(self.header("content-type"), Some("application/json"));
-        assert!(object["message"].as_str().is_some_and(|text| !text.is_empty()));
-        assert!(!self.body.to_string().contains("kafka-1"), "no broker is named to vendors");
+        assert!(
+            object["message"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty())
+        );
+        assert!(
+            !self.body.to_string().contains("kafka-1"),
+            "no broker is named to vendors"
+        );
         object["error"].as_str().expect("a code")
     }
 }
@@ -347,7 +364,10 @@ pub async fn raw(stream: &mut TcpStream, request: &[u8]) -> (u16, String) {
 /// Reads to the end of the connection: status and text.
 pub async fn read_answer(stream: &mut TcpStream) -> (u16, String) {
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.expect("closed in order");
+    stream
+        .read_to_end(&mut answer)
+        .await
+        .expect("closed in order");
     let text = String::from_utf8(answer).expect("text");
     let status = text
         .split(' ')

@@ -1,8 +1,6 @@
 //! What the hidden subcommand `cdr embedded clickhouse` does.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +16,12 @@ use crate::{EmbeddedError, parent};
 /// How long children of a parent that was killed may hold the folder.
 const TAKEOVER: Duration = Duration::from_secs(5);
 const READY_POLL: Duration = Duration::from_millis(10);
+/// Between two requests to the engine to end.
+const END_REPEAT: Duration = Duration::from_millis(200);
+/// After this its terminal is closed.
+const END_BUDGET: Duration = Duration::from_secs(10);
+/// How long one probe may take.
+const ANSWER: Duration = Duration::from_secs(5);
 /// Less than the parent waits, so that the reason reaches it.
 const READY_BUDGET: Duration = Duration::from_secs(45);
 /// The engine writes its port here, in its folder.
@@ -87,39 +91,36 @@ fn serve(
     let (terminal, tail) = Terminal::open()
         .map_err(|source| gave_up(format!("no terminal could be had for it: {source}")))?;
 
-    let ready = Arc::new(AtomicBool::new(false));
     let ended = CancellationToken::new();
-    let (announced, announcement) = mpsc::channel();
     let watch = Watch {
         data: data.to_owned(),
         tail: tail.clone(),
         engine_port,
         port_file: port_file.clone(),
         password,
-        ready: ready.clone(),
         ended: ended.clone(),
     };
     let watching = thread::Builder::new()
         .name("watch".to_owned())
-        .spawn(move || announced.send(watch.until_stopped(terminal)))
+        .spawn(move || watch.until_ended(terminal))
         .map_err(|source| gave_up(format!("no thread could be had for it: {source}")))?;
 
     let outcome = engine.run(&arguments(port));
     ended.cancel();
-    let _ = watching.join();
-    let watched = announcement.recv().unwrap_or(Ok(()));
-    drop(lock);
-    // The library's destructors are never run: its threads may still be there.
-    std::mem::forget(engine);
+    let watched = watching.join();
+    // Neither the library's destructors are run nor the lock is released
+    // before the process ends: threads of the engine may still be there.
+    std::mem::forget((engine, lock));
     outcome.map_err(|error| EmbeddedError::LibraryUnloadable {
         path: library.to_owned(),
         detail: error.to_string(),
     })?;
-    watched?;
-    if ready.load(Ordering::Acquire) {
-        return Ok(());
+    match watched {
+        Ok(Ok(End::Asked)) => Ok(()),
+        Ok(Ok(End::Unasked)) => Err(gave_up(last_words(data, &tail))),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(gave_up("the thread that watches it failed".to_owned())),
     }
-    Err(gave_up(last_words(data, &tail)))
 }
 
 fn arguments(port: u16) -> Vec<String> {
@@ -168,6 +169,12 @@ fn password(data: &Path) -> Result<String, EmbeddedError> {
     Ok(password)
 }
 
+/// Why the engine ended.
+enum End {
+    Asked,
+    Unasked,
+}
+
 /// What the second thread sees to: readiness, then the signal to stop.
 struct Watch {
     data: PathBuf,
@@ -175,59 +182,75 @@ struct Watch {
     engine_port: PathBuf,
     port_file: PortFile,
     password: String,
-    ready: Arc<AtomicBool>,
     ended: CancellationToken,
 }
 
 impl Watch {
-    /// Ends when the engine has ended, or closes its terminal on `SIGTERM`.
-    fn until_stopped(self, terminal: Terminal) -> Result<(), EmbeddedError> {
+    /// Returns when the engine has ended, having asked it to on `SIGTERM`.
+    fn until_ended(self, mut terminal: Terminal) -> Result<End, EmbeddedError> {
+        let untracked = |source| EmbeddedError::Untracked {
+            name: "SIGTERM".to_owned(),
+            source,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|source| EmbeddedError::Untracked {
-                name: "SIGTERM".to_owned(),
-                source,
-            })?;
+            .map_err(untracked)?;
         runtime.block_on(async {
-            let mut terminate = signal(SignalKind::terminate())
-                .map_err(|source| EmbeddedError::Untracked { name: "SIGTERM".to_owned(), source })?;
+            let mut terminate = signal(SignalKind::terminate()).map_err(untracked)?;
             tokio::select! {
-                announced = tokio::time::timeout(READY_BUDGET, self.announce()) => {
-                    announced.map_err(|_| EmbeddedError::ClickHouseGaveUp {
-                        data: self.data.clone(),
-                        detail: format!("no answer in {} s; {}", READY_BUDGET.as_secs(), last_words(&self.data, &self.tail)),
-                    })??;
-                }
+                announced = self.announce_in_time() => announced?,
                 _ = terminate.recv() => {
-                    self.ready.store(true, Ordering::Release);
-                    drop(terminal);
-                    return Ok(());
+                    self.end(&mut terminal).await;
+                    return Ok(End::Asked);
                 }
-                () = self.ended.cancelled() => return Ok(()),
+                () = self.ended.cancelled() => return Ok(End::Unasked),
             }
             tokio::select! {
-                _ = terminate.recv() => {}
-                () = self.ended.cancelled() => {}
+                _ = terminate.recv() => self.end(&mut terminal).await,
+                () = self.ended.cancelled() => return Ok(End::Unasked),
             }
-            drop(terminal);
-            Ok(())
+            Ok(End::Asked)
         })
+    }
+
+    /// Asks the engine to end until it has, or for as long as that makes sense.
+    async fn end(&self, terminal: &mut Terminal) {
+        let asking = async {
+            loop {
+                // Again and again: what is typed while it works may be thrown away.
+                terminal.type_end();
+                tokio::time::sleep(END_REPEAT).await;
+            }
+        };
+        tokio::select! {
+            () = self.ended.cancelled() => {}
+            _ = tokio::time::timeout(END_BUDGET, asking) => {}
+        }
+    }
+
+    async fn announce_in_time(&self) -> Result<(), EmbeddedError> {
+        match tokio::time::timeout(READY_BUDGET, self.announce()).await {
+            Ok(announced) => announced,
+            Err(_) => Err(EmbeddedError::ClickHouseGaveUp {
+                data: self.data.clone(),
+                detail: format!(
+                    "no answer in {} s; {}",
+                    READY_BUDGET.as_secs(),
+                    last_words(&self.data, &self.tail)
+                ),
+            }),
+        }
     }
 
     /// Waits until ClickHouse answers a query, and says so.
     async fn announce(&self) -> Result<(), EmbeddedError> {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .build()
-            .unwrap_or_default();
         let engine_port = PortFile::new(&self.engine_port);
         loop {
             if let Some(port) = engine_port.port()
-                && self.answers(&client, port).await
+                && answers(port, self.password.clone()).await
             {
                 self.port_file.announce(port)?;
-                self.ready.store(true, Ordering::Release);
                 tracing::info!(
                     event = "clickhouse_ready",
                     port,
@@ -238,18 +261,24 @@ impl Watch {
             tokio::time::sleep(READY_POLL).await;
         }
     }
+}
 
-    async fn answers(&self, client: &reqwest::Client, port: u16) -> bool {
-        let request = client
+/// Whether `SELECT 1` works for the user that clients come as.
+async fn answers(port: u16, password: String) -> bool {
+    let asking = tokio::task::spawn_blocking(move || {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .proxy(None)
+            .timeout_global(Some(ANSWER))
+            .build()
+            .into();
+        agent
             .post(format!("http://127.0.0.1:{port}/"))
             .header("X-ClickHouse-User", super::USER)
-            .header("X-ClickHouse-Key", &self.password)
-            .body("SELECT 1");
-        match request.send().await {
-            Ok(response) => response.status().is_success(),
-            Err(_) => false,
-        }
-    }
+            .header("X-ClickHouse-Key", password)
+            .send("SELECT 1")
+            .is_ok()
+    });
+    asking.await.unwrap_or(false)
 }
 
 fn last_words(data: &Path, tail: &Tail) -> String {

@@ -3,13 +3,14 @@
 //! The engine is ClickHouse's local program: it runs statements, the first of
 //! which opens the HTTP port, and then waits for more on its terminal. That
 //! wait is what keeps the server up. The terminal is a pty whose other side
-//! is read by one thread; closing that side ends the engine in order. (With a
-//! pipe in place of a pty the engine was seen to abort when clients broke off.)
+//! is read by one thread. Ctrl-D on it ends the engine in order, and so, with
+//! complaints in its log, does closing it. (With a pipe in place of a pty the
+//! engine was seen to abort when clients broke off.)
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -24,6 +25,7 @@ type Main = unsafe extern "C" fn(argc: c_int, argv: *mut *mut c_char) -> *mut c_
 
 /// How much of the engine's terminal output is kept for an error message, bytes.
 const TAIL: usize = 1500;
+const END_OF_INPUT: u8 = 4;
 
 /// The library, loaded.
 pub(super) struct Engine {
@@ -77,10 +79,11 @@ impl Engine {
     }
 }
 
-/// The side of the pty that the engine does not see.
+/// The side of the pty that the engine does not see. Dropping it closes the pty.
 pub(super) struct Terminal {
-    /// Dropping it tells the reading thread to close the pty.
-    _open: OwnedFd,
+    keyboard: File,
+    /// Its end tells the reading thread to close its side too.
+    _open: io::PipeWriter,
 }
 
 /// The last that the engine wrote to its terminal.
@@ -99,6 +102,7 @@ impl Terminal {
         let tail = Tail::default();
         let kept = tail.clone();
         let mut master = File::from(pty.master);
+        let keyboard = master.try_clone()?;
         thread::Builder::new()
             .name("terminal".to_owned())
             .spawn(move || {
@@ -110,7 +114,16 @@ impl Terminal {
                     }
                 }
             })?;
-        Ok((Self { _open: open.into() }, tail))
+        let terminal = Self {
+            keyboard,
+            _open: open,
+        };
+        Ok((terminal, tail))
+    }
+
+    /// Types the end of input (Ctrl-D), at which an engine that waits for a statement ends.
+    pub(super) fn type_end(&mut self) {
+        let _ = self.keyboard.write_all(&[END_OF_INPUT]);
     }
 }
 

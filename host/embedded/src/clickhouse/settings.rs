@@ -22,7 +22,6 @@ pub(super) fn config() -> String {
         "<clickhouse>
   <users_config>{USERS_FILE}</users_config>
   <logger><level>error</level><errorlog>{ERROR_LOG}</errorlog><size>10M</size><count>1</count></logger>
-  <timezone>UTC</timezone>
   <max_server_memory_usage>4294967296</max_server_memory_usage>
   <max_server_memory_usage_to_ram_ratio>0.5</max_server_memory_usage_to_ram_ratio>
   <mark_cache_size>134217728</mark_cache_size>

@@ -65,24 +65,25 @@ pub async fn ask(
     password: &str,
     sql: impl Into<String>,
 ) -> Result<String, String> {
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .timeout(REPLY)
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .proxy(None)
+        .timeout_global(Some(REPLY))
+        .http_status_as_error(false)
         .build()
-        .unwrap();
-    let request = client
+        .into();
+    let request = agent
         .post(url)
         .header("X-ClickHouse-User", user)
-        .header("X-ClickHouse-Key", password)
-        .body(sql.into());
-    let response = request.send().await.map_err(|error| error.to_string())?;
+        .header("X-ClickHouse-Key", password);
+    let mut response = request
+        .send(sql.into())
+        .map_err(|error| error.to_string())?;
     let success = response.status().is_success();
     let body = response
-        .text()
-        .await
-        .map_err(|error| error.to_string())?
-        .trim()
-        .to_owned();
+        .body_mut()
+        .read_to_string()
+        .map_err(|error| error.to_string())?;
+    let body = body.trim().to_owned();
     if success { Ok(body) } else { Err(body) }
 }
 

@@ -1,0 +1,95 @@
+//! `cdr api` and `cdr worker`.
+
+use crate::args::{NormalizerArgs, StoreArgs};
+use anyhow::Context;
+use cdr_api::kafka::KafkaPublish;
+use cdr_api::{ApiArgs, ApiHost};
+use cdr_kafka::{KafkaArgs, Publisher, PublisherConfig};
+use cdr_telemetry::health::Health;
+use cdr_telemetry::metrics::Metrics;
+use cdr_telemetry::{logs, shutdown};
+use cdr_worker::{WorkerArgs, WorkerConfig};
+use std::sync::Arc;
+
+/// Runs a command's future on a runtime of its own.
+pub fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("can't start the runtime")?
+        .block_on(work)
+}
+
+/// Settings of `cdr api`.
+#[derive(Debug, clap::Args)]
+pub struct ApiCommand {
+    #[command(flatten)]
+    api: ApiArgs,
+    #[command(flatten)]
+    kafka: KafkaArgs,
+    #[command(flatten)]
+    normalizer: NormalizerArgs,
+}
+
+impl ApiCommand {
+    pub async fn run(self) -> anyhow::Result<()> {
+        logs::init("api");
+        let shutdown = shutdown::on_signals();
+        let normalizer = self.normalizer.load().await?;
+        let kafka = self.kafka.config("cdr-api");
+        let publisher = Publisher::new(
+            &kafka,
+            PublisherConfig {
+                delivery_timeout: self.kafka.delivery_timeout(),
+                ..PublisherConfig::default()
+            },
+        )?;
+        let publish = KafkaPublish::new(
+            publisher,
+            self.kafka.kafka_raw_topic.clone(),
+            self.kafka.delivery_timeout(),
+        );
+        let host = ApiHost::new(
+            self.api,
+            Arc::new(normalizer),
+            Arc::new(publish),
+            Metrics::new("api"),
+            Health::new(),
+        )?;
+        Ok(host.run(shutdown).await?)
+    }
+}
+
+/// Settings of `cdr worker`.
+#[derive(Debug, clap::Args)]
+pub struct WorkerCommand {
+    #[command(flatten)]
+    worker: WorkerArgs,
+    #[command(flatten)]
+    kafka: KafkaArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    normalizer: NormalizerArgs,
+}
+
+impl WorkerCommand {
+    pub async fn run(self) -> anyhow::Result<()> {
+        logs::init("worker");
+        let shutdown = shutdown::on_signals();
+        let normalizer = self.normalizer.load().await?;
+        let config = WorkerConfig {
+            args: self.worker,
+            kafka: self.kafka.config("cdr-worker"),
+            kafka_args: self.kafka,
+            store: self.store.store()?,
+            normalizer,
+        };
+        let outcome =
+            cdr_worker::run(config, Metrics::new("worker"), Health::new(), shutdown).await;
+        if let Err(error) = &outcome {
+            tracing::error!(event = "worker_failed", "{error}");
+        }
+        Ok(outcome?)
+    }
+}

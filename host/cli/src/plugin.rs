@@ -1,0 +1,247 @@
+//! `cdr plugin`: looking at normalizers, and trying them on payloads.
+
+use crate::args::{self, SandboxArgs};
+use anyhow::{Context, bail};
+use cdr_plugin_host::contract::column_type_word;
+use cdr_plugin_host::{Admitted, Batch, Fault, Normalized, Normalizer, inspect, json};
+use serde_json::{Value, json};
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Subcommands of `cdr plugin`.
+#[derive(Debug, clap::Subcommand)]
+pub enum PluginCommand {
+    /// Says what a normalizer is: name, version, columns, imports, size, digest
+    Inspect(InspectCommand),
+    /// Reads payloads from standard input, one a line, and writes what becomes of each, one JSON a line
+    #[command(
+        after_help = "Output: {\"row\":{…}} or {\"rejected\":{\"reason\":…,\"field\":…,\"detail\":…}};\n\
+                      with --admit: {\"admitted\":{\"key\":…}} or {\"refused\":{\"code\":…,\"field\":…,\"detail\":…}};\n\
+                      where the normalizer itself fails: {\"fault\":{\"kind\":…,\"detail\":…}}"
+    )]
+    Eval(EvalCommand),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct InspectCommand {
+    /// The normalizer
+    file: PathBuf,
+    /// Its settings, a JSON file
+    #[arg(long)]
+    settings: Option<PathBuf>,
+    /// Write JSON instead of text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct EvalCommand {
+    /// The normalizer
+    file: PathBuf,
+    /// Its settings, a JSON file
+    #[arg(long)]
+    settings: Option<PathBuf>,
+    /// When the records count as received, in milliseconds since the Unix epoch [default: now]
+    #[arg(long, value_name = "MS")]
+    received_at: Option<i64>,
+    /// Ask the API's question (may it onto the topic?) instead of the worker's
+    #[arg(long)]
+    admit: bool,
+    /// Lines are hexadecimal, for payloads that are not text
+    #[arg(long)]
+    hex: bool,
+    #[command(flatten)]
+    sandbox: SandboxArgs,
+}
+
+impl PluginCommand {
+    pub async fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Inspect(command) => command.run().await,
+            Self::Eval(command) => command.run().await,
+        }
+    }
+}
+
+async fn load(
+    file: &PathBuf,
+    settings: Option<&PathBuf>,
+    sandbox: &SandboxArgs,
+) -> anyhow::Result<Normalizer> {
+    sandbox
+        .host()?
+        .load_file(file, &args::settings(settings)?)
+        .await
+        .with_context(|| file.display().to_string())
+}
+
+impl InspectCommand {
+    async fn run(self) -> anyhow::Result<()> {
+        let normalizer = load(&self.file, self.settings.as_ref(), &self.sandbox).await?;
+        let wasm = std::fs::read(&self.file)
+            .with_context(|| format!("can't read {}", self.file.display()))?;
+        let outline = inspect(&wasm).with_context(|| self.file.display().to_string())?;
+        let manifest = normalizer.manifest();
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let columns: Vec<Value> = manifest
+                .columns
+                .iter()
+                .map(|column| {
+                    json!({
+                        "name": column.name,
+                        "type": column_type_word(column.kind),
+                        "nullable": column.nullable,
+                    })
+                })
+                .collect();
+            let all = json!({
+                "name": manifest.name,
+                "version": manifest.version,
+                "description": manifest.description,
+                "size": outline.size,
+                "sha256": outline.sha256,
+                "digest": normalizer.provenance().digest,
+                "imports": outline.imports,
+                "exports": outline.exports,
+                "columns": columns,
+            });
+            writeln!(out, "{all:#}")?;
+            return Ok(());
+        }
+        writeln!(out, "name         {}", manifest.name)?;
+        writeln!(out, "version      {}", manifest.version)?;
+        writeln!(out, "description  {}", manifest.description)?;
+        writeln!(out, "size         {} bytes", outline.size)?;
+        writeln!(out, "sha256       {}", outline.sha256)?;
+        writeln!(
+            out,
+            "digest       {} (with its settings)",
+            normalizer.provenance().digest
+        )?;
+        writeln!(out, "exports      {}", outline.exports.join("\n             "))?;
+        writeln!(out, "imports      {}", outline.imports.join("\n             "))?;
+        writeln!(out, "columns      {}", manifest.columns.len())?;
+        for column in &manifest.columns {
+            let nullable = if column.nullable { ", nullable" } else { "" };
+            writeln!(
+                out,
+                "  {:<20} {}{nullable}",
+                column.name,
+                column_type_word(column.kind)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Payloads that are judged at once, at most; fewer when the input pauses.
+const CHUNK: usize = 1000;
+
+impl EvalCommand {
+    async fn run(self) -> anyhow::Result<()> {
+        let normalizer = load(&self.file, self.settings.as_ref(), &self.sandbox).await?;
+        let received_at = self.received_at.unwrap_or_else(now_ms);
+        let mut input = std::io::BufReader::with_capacity(1 << 20, std::io::stdin());
+        let mut out = std::io::stdout().lock();
+        let mut line_number = 0;
+        loop {
+            let mut batch = Batch::default();
+            let mut ended = false;
+            while batch.len() < CHUNK {
+                let mut line = Vec::new();
+                if input.read_until(b'\n', &mut line).context("standard input")? == 0 {
+                    ended = true;
+                    break;
+                }
+                line_number += 1;
+                if line.ends_with(b"\n") {
+                    line.pop();
+                }
+                let payload = if self.hex {
+                    let text = line.trim_ascii();
+                    hex::decode(text)
+                        .with_context(|| format!("line {line_number} is not hexadecimal"))?
+                } else {
+                    line
+                };
+                batch.push(&payload, received_at)?;
+                // Whoever types, or pipes slowly, is answered line by line.
+                if !input.buffer().contains(&b'\n') {
+                    break;
+                }
+            }
+            for answer in self.answers(&normalizer, batch).await? {
+                if let Err(error) = writeln!(out, "{answer}") {
+                    if error.kind() == std::io::ErrorKind::BrokenPipe {
+                        return Ok(());
+                    }
+                    bail!("standard output: {error}");
+                }
+            }
+            out.flush().context("standard output")?;
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn answers(&self, normalizer: &Normalizer, batch: Batch) -> anyhow::Result<Vec<Value>> {
+        if self.admit {
+            let answers = normalizer.admit(batch).await?;
+            return Ok(answers.iter().map(admitted).collect());
+        }
+        let records = batch.len();
+        let normalized = normalizer.normalize(batch).await?;
+        Ok(evaluated(normalizer, &normalized, records))
+    }
+}
+
+fn admitted(answer: &Admitted) -> Value {
+    match answer {
+        Admitted::Yes(admission) => {
+            json!({"admitted": {"key": admission.key, "source": admission.source}})
+        }
+        Admitted::No(violation) => json!({"refused": json::violation(violation)}),
+        Admitted::Fault(fault) => failed(fault),
+    }
+}
+
+fn failed(fault: &Fault) -> Value {
+    json!({"fault": {"kind": fault.kind.tag(), "detail": fault.detail}})
+}
+
+/// The answers in the order of the records.
+fn evaluated(normalizer: &Normalizer, normalized: &Normalized, records: usize) -> Vec<Value> {
+    let mut answers = vec![Value::Null; records];
+    let mut put = |row: u32, answer: Value| {
+        if let Some(place) = answers.get_mut(row as usize) {
+            *place = answer;
+        }
+    };
+    for part in &normalized.parts {
+        for (index, row) in part.rows.iter().enumerate() {
+            let columns = &normalizer.manifest().columns;
+            put(*row, json!({"row": json::row(columns, part, index)}));
+        }
+    }
+    for rejection in &normalized.rejections {
+        put(rejection.row, json!({"rejected": json::rejection(rejection)}));
+    }
+    for (row, fault) in &normalized.faults {
+        put(*row, failed(fault));
+    }
+    answers
+}
+
+/// Milliseconds since the Unix epoch.
+pub fn now_ms() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()
+        .and_then(|elapsed| i64::try_from(elapsed.as_millis()).ok())
+        .unwrap_or(0)
+}

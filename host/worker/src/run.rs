@@ -1,0 +1,286 @@
+//! A worker from its start to its end.
+
+use crate::batcher::Batcher;
+use crate::config::WorkerArgs;
+use crate::convert;
+use crate::dead_letters::DeadLetters;
+use crate::error::WorkerError;
+use crate::insert::Persistence;
+use crate::pipeline::{Parts, Pipeline};
+use crate::stats::Stats;
+use axum::extract::State;
+use axum::routing::get;
+use axum::{Json, Router};
+use cdr_kafka::consumer::{ConsumerConfig, Started};
+use cdr_kafka::{KafkaArgs, KafkaConfig, Publisher, PublisherConfig, RawConsumer};
+use cdr_plugin_host::Normalizer;
+use cdr_store::{ErrorClass, ProvisionError, RetryPolicy, Store, TableLayout, TableSpec, provision};
+use cdr_telemetry::health::Health;
+use cdr_telemetry::http::{self, ServeOptions};
+use cdr_telemetry::metrics::Metrics;
+use cdr_telemetry::shutdown::Shutdown;
+use serde_json::{Value, json};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// The component of `/readyz` and `/healthz` that this host reports.
+const COMPONENT: &str = "worker";
+
+/// Pause between looks at a ClickHouse that is not there.
+const STORE_POLL: Duration = Duration::from_secs(1);
+
+/// How long the polling thread may be silent before this process counts as stuck.
+const POLL_SILENCE: Duration = Duration::from_secs(30);
+
+/// How often gauges and health are brought up to date.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// What a worker is made of.
+#[derive(Debug)]
+pub struct WorkerConfig {
+    /// Its own settings.
+    pub args: WorkerArgs,
+    /// Topics, group, timeouts.
+    pub kafka_args: KafkaArgs,
+    /// The connection to Kafka.
+    pub kafka: KafkaConfig,
+    /// ClickHouse.
+    pub store: Store,
+    /// The normalizer.
+    pub normalizer: Normalizer,
+}
+
+/// What `/internal/stats` and the gauges are read from.
+struct Shared {
+    consumer: OnceLock<Arc<RawConsumer>>,
+    stats: Arc<Stats>,
+    instance: String,
+}
+
+/// Runs a worker until `shutdown` is requested and everything taken is settled
+/// and committed.
+///
+/// # Errors
+/// Why it stopped before, or could not stop in order.
+pub async fn run(
+    config: WorkerConfig,
+    metrics: Metrics,
+    health: Health,
+    shutdown: Shutdown,
+) -> Result<(), WorkerError> {
+    let WorkerConfig {
+        args,
+        kafka_args,
+        kafka,
+        store,
+        normalizer,
+    } = config;
+    let instance = args.instance();
+    let stats = Arc::new(
+        Stats::new(metrics.registry()).map_err(|error| WorkerError::Http(error.to_string()))?,
+    );
+    let shared = Arc::new(Shared {
+        consumer: OnceLock::new(),
+        stats: Arc::clone(&stats),
+        instance: instance.clone(),
+    });
+    health.set_ready(COMPONENT, Err("waiting for ClickHouse".to_owned()));
+    // It goes on answering while the worker drains.
+    let served = Shutdown::new();
+    let options = ServeOptions {
+        port_file: args.worker_port_file.clone(),
+        ..ServeOptions::default()
+    };
+    let router = http::routes(metrics, health.clone()).merge(
+        Router::new()
+            .route("/internal/stats", get(internal_stats))
+            .with_state(Arc::clone(&shared)),
+    );
+    let server = options
+        .serve(args.worker_listen, router, served.clone())
+        .await
+        .map_err(|error| WorkerError::Http(error.to_string()))?;
+
+    let specs = convert::column_specs(normalizer.manifest());
+    let table = store
+        .table_spec(TableLayout::cdr(), &specs)
+        .map_err(|error| WorkerError::Schema(error.to_string()))?;
+    tokio::select! {
+        ready = wait_for_table(&store, &table) => ready?,
+        () = shutdown.requested() => return Ok(()),
+    }
+
+    let mut consumer_config = ConsumerConfig::new(
+        kafka_args.kafka_raw_topic.clone(),
+        kafka_args.kafka_consumer_group.clone(),
+    );
+    // Enough that batches in flight never starve the next one.
+    consumer_config.max_in_flight = consumer_config
+        .max_in_flight
+        .max(args.batch_size as usize * (args.batches_in_flight as usize + 2));
+    let Started {
+        consumer,
+        records,
+        events,
+    } = RawConsumer::start(&kafka, consumer_config)?;
+    let consumer = Arc::new(consumer);
+    let _ = shared.consumer.set(Arc::clone(&consumer));
+    let publisher = Publisher::new(
+        &kafka,
+        PublisherConfig {
+            delivery_timeout: kafka_args.delivery_timeout(),
+            ..PublisherConfig::default()
+        },
+    )
+    .map_err(|error| WorkerError::Consumer(error.into()))?;
+    let dead_letters = DeadLetters::new(
+        publisher,
+        Arc::clone(&consumer),
+        Arc::clone(&stats),
+        &kafka_args.kafka_raw_topic,
+        &kafka_args.kafka_dlq_topic,
+        &instance,
+    );
+    let pipeline = Pipeline::new(
+        Parts {
+            consumer: Arc::clone(&consumer),
+            records,
+            events,
+            normalizer,
+            store: Arc::new(store),
+            dead_letters,
+            stats,
+            persistence: Persistence {
+                retry: RetryPolicy {
+                    max_attempts: args.ch_retry_max_attempts,
+                    ..RetryPolicy::default()
+                },
+                exhausted: args.ch_exhausted_policy,
+            },
+            batches_in_flight: args.batches_in_flight as usize,
+            topic: kafka_args.kafka_raw_topic.clone(),
+            batcher: Batcher::new(args.policy()),
+        },
+        table,
+    );
+    health.set_ready(COMPONENT, Ok(()));
+    tracing::info!(
+        event = "worker_started",
+        instance,
+        topic = kafka_args.kafka_raw_topic,
+        group = kafka_args.kafka_consumer_group,
+        "records are consumed"
+    );
+
+    let watch = tokio::spawn(watch(Arc::clone(&shared), health.clone()));
+    let outcome = drained(pipeline, &consumer, &shutdown, args.shutdown_timeout()).await;
+    watch.abort();
+    health.set_ready(COMPONENT, Err("stopping".to_owned()));
+    served.request();
+    server.stopped().await;
+    if outcome.is_ok() {
+        tracing::info!(
+            event = "worker_stopped",
+            "everything taken is settled and committed"
+        );
+    }
+    outcome
+}
+
+/// Runs the pipeline; once a shutdown is requested, it and the last commit have
+/// `budget` in all.
+async fn drained(
+    pipeline: Pipeline,
+    consumer: &RawConsumer,
+    shutdown: &Shutdown,
+    budget: Duration,
+) -> Result<(), WorkerError> {
+    let mut running = std::pin::pin!(pipeline.run(shutdown.token().clone()));
+    let early = tokio::select! {
+        outcome = &mut running => Some(outcome),
+        () = shutdown.requested() => None,
+    };
+    let asked = Instant::now();
+    match early {
+        Some(outcome) => outcome?,
+        None => tokio::time::timeout(budget, running)
+            .await
+            .map_err(|_| WorkerError::NotDrained {
+                budget,
+                detail: format!("{:?}", consumer.status().totals),
+            })??,
+    }
+    let left = budget
+        .saturating_sub(asked.elapsed())
+        .max(Duration::from_secs(1));
+    Ok(consumer.close(left).await?)
+}
+
+/// Waits until ClickHouse answers, and checks that the table fits.
+async fn wait_for_table(store: &Store, table: &TableSpec) -> Result<(), WorkerError> {
+    let mut told = false;
+    loop {
+        match provision::plan(store, table).await {
+            Ok(plan) if plan.statements.is_empty() => {
+                if told {
+                    tracing::info!(
+                        event = "clickhouse_available",
+                        address = store.config().address(),
+                        "ClickHouse answers"
+                    );
+                }
+                return Ok(());
+            }
+            Ok(_) => {
+                return Err(WorkerError::Schema(format!(
+                    "there is no table {} at {}; make it with `cdr provision`",
+                    store.table_name(),
+                    store.config().address()
+                )));
+            }
+            Err(ProvisionError::Store(error)) if error.class == ErrorClass::Transient => {
+                if !told {
+                    tracing::warn!(
+                        event = "clickhouse_unavailable",
+                        address = store.config().address(),
+                        "waiting for ClickHouse; nothing is consumed: {error}"
+                    );
+                    told = true;
+                }
+                tokio::time::sleep(STORE_POLL).await;
+            }
+            Err(ProvisionError::Store(error)) => return Err(WorkerError::Setup(error)),
+            Err(error) => return Err(WorkerError::Schema(error.to_string())),
+        }
+    }
+}
+
+/// Keeps gauges and liveness up to date.
+async fn watch(shared: Arc<Shared>, health: Health) {
+    let mut ticks = tokio::time::interval(REFRESH);
+    loop {
+        ticks.tick().await;
+        let Some(consumer) = shared.consumer.get() else {
+            continue;
+        };
+        shared.stats.refresh(consumer);
+        let silent = consumer.status().polled_ago;
+        health.set_live(
+            COMPONENT,
+            if silent < POLL_SILENCE {
+                Ok(())
+            } else {
+                Err(format!(
+                    "the Kafka consumer has not polled for {silent:.0?}"
+                ))
+            },
+        );
+    }
+}
+
+async fn internal_stats(State(shared): State<Arc<Shared>>) -> Json<Value> {
+    Json(match shared.consumer.get() {
+        Some(consumer) => shared.stats.json(consumer, &shared.instance),
+        None => json!({"instance": shared.instance, "state": "waiting for ClickHouse"}),
+    })
+}

@@ -197,7 +197,7 @@ async fn probe() {
     eprintln!("stopped {:?}", b.process.stop(STOP).await);
     let mut b = broker(&data, None).await;
     let boot = b.bootstrap();
-    let c: BaseConsumer = kafka(&boot).set("group.id", "g").set("enable.auto.commit", "false").set("auto.offset.reset", "earliest").set("debug", "").create().unwrap();
+    let c: BaseConsumer = kafka(&boot).set("group.id", "g").set("enable.auto.commit", "false").set("auto.offset.reset", "earliest").create().unwrap();
     for _ in 0..3 { eprintln!("watermarks after retention: {:?}", c.fetch_watermarks("a", 0, REPLY)); std::thread::sleep(std::time::Duration::from_millis(300)); }
     let p = producer(&boot);
     eprintln!("{:?}", publish(&p, "a", "k", "later").await);

@@ -2,14 +2,17 @@
 
 mod common;
 
+use std::time::Instant;
+
 use common::{
     REPLY, STOP, admin, broker, create_topic, kafka, next_record, producer, publish, read_all,
 };
 use rdkafka::TopicPartitionList;
-use rdkafka::admin::{AdminOptions, ResourceSpecifier};
+use rdkafka::admin::{AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::Offset;
+use rdkafka::types::RDKafkaErrorCode;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_has_the_configuration_that_it_was_created_with() {
@@ -162,66 +165,93 @@ async fn no_acknowledged_record_is_lost_when_the_broker_is_killed() {
     );
 }
 
+/// What provisioning has to know of this broker.
 #[tokio::test(flavor = "multi_thread")]
-async fn probe() {
+async fn a_topic_that_exists_is_told_from_one_that_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = broker(&folder.path().join("broker"), None).await;
+    create_topic(&broker.bootstrap(), "cdr.raw", 3).await;
+    let admin = admin(&broker.bootstrap());
+    let options = AdminOptions::new().request_timeout(Some(REPLY));
+
+    let again = NewTopic::new("cdr.raw", 1, TopicReplication::Fixed(1));
+    let created = admin.create_topics([&again], &options).await.unwrap();
+    let exists = RDKafkaErrorCode::TopicAlreadyExists;
+    assert_eq!(created, [Err(("cdr.raw".to_owned(), exists))]);
+
+    // Asking does not create.
+    let metadata = admin.inner().fetch_metadata(Some("other"), REPLY).unwrap();
+    assert!(metadata.topics()[0].error().is_some());
+    let metadata = admin.inner().fetch_metadata(None, REPLY).unwrap();
+    let names: Vec<_> = metadata.topics().iter().map(|topic| topic.name()).collect();
+    assert_eq!(names, ["cdr.raw"]);
+
+    let other = [ResourceSpecifier::Topic("other")];
+    let described = admin.describe_configs(&other, &options).await.unwrap();
+    let entries = described.into_iter().next().unwrap().unwrap().entries;
+    assert!(entries.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn offsets_go_on_after_retention_has_emptied_a_partition() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("broker");
-    let mut b = broker(&data, None).await;
-    let boot = b.bootstrap();
-    let ad = admin(&boot);
-    let o = AdminOptions::new().request_timeout(Some(REPLY)).operation_timeout(Some(REPLY));
-    let t = |n: &'static str| rdkafka::admin::NewTopic::new(n, 1, rdkafka::admin::TopicReplication::Fixed(1)).set("cleanup.policy", "delete").set("retention.ms", "1");
-    eprintln!("create: {:?}", ad.create_topics([&t("a")], &o).await);
-    eprintln!("again: {:?}", ad.create_topics([&t("a")], &o).await);
-    eprintln!("rf3: {:?}", ad.create_topics([&rdkafka::admin::NewTopic::new("rf3", 1, rdkafka::admin::TopicReplication::Fixed(3))], &o).await);
-    eprintln!("bad config: {:?}", ad.create_topics([&t("bad").set("no.such", "x")], &o).await);
-    eprintln!("validate only: {:?}", ad.create_topics([&t("val")], &o).await.map(|_| ()));
-    let md = ad.inner().fetch_metadata(Some("nope"), REPLY);
-    eprintln!("metadata unknown: {:?}", md.map(|m| m.topics().iter().map(|t| (t.name().to_owned(), t.error(), t.partitions().len())).collect::<Vec<_>>()));
-    let md = ad.inner().fetch_metadata(None, REPLY).unwrap();
-    eprintln!("all: {:?}", md.topics().iter().map(|t| (t.name().to_owned(), t.partitions().len())).collect::<Vec<_>>());
-    for n in ["a", "nope2"] {
-        let r = [ResourceSpecifier::Topic(n)];
-        let d = ad.describe_configs(&r, &o).await;
-        eprintln!("configs {n}: {:?}", d.map(|v| v.into_iter().map(|r| r.map(|r| r.entries.iter().map(|e| (e.name.clone(), e.value.clone(), e.is_default)).collect::<Vec<_>>())).collect::<Vec<_>>()));
+    let mut first = broker(&data, None).await;
+    let topic = NewTopic::new("short", 1, TopicReplication::Fixed(1))
+        .set("cleanup.policy", "delete")
+        .set("retention.ms", "1");
+    let options = AdminOptions::new().request_timeout(Some(REPLY));
+    let created = admin(&first.bootstrap())
+        .create_topics([&topic], &options)
+        .await
+        .unwrap();
+    assert_eq!(created, [Ok("short".to_owned())]);
+    let writer = producer(&first.bootstrap());
+    for number in 0..5 {
+        publish(&writer, "short", "k", &number.to_string())
+            .await
+            .unwrap();
     }
-    let r = [ResourceSpecifier::Broker(1)];
-    eprintln!("broker configs: {:?}", ad.describe_configs(&r, &o).await.map(|v| v.len()));
-    eprintln!("create partitions: {:?}", ad.create_partitions([&rdkafka::admin::NewPartitions::new("a", 3)], &o).await);
-    let p = producer(&boot);
-    for i in 0..5 {
-        let rec = rdkafka::producer::FutureRecord::to("a").key("k").payload("v").headers(rdkafka::message::OwnedHeaders::new().insert(rdkafka::message::Header{key:"h", value:Some("x")}));
-        eprintln!("{i} {:?}", p.send(rec, REPLY).await.map(|d| (d.partition, d.offset)).map_err(|e| e.0));
+    first.process.stop(STOP).await.unwrap();
+
+    // Old records are removed at a start; the removal is seen in the watermarks.
+    let second = broker(&data, None).await;
+    let consumer = |group: &str| -> BaseConsumer {
+        kafka(&second.bootstrap())
+            .set("group.id", group)
+            .set("enable.auto.commit", "false")
+            .set("auto.offset.reset", "earliest")
+            .create()
+            .unwrap()
+    };
+    let parked = consumer("parked");
+    let since = Instant::now();
+    // An empty partition says (0, 0), whatever its offsets have come to.
+    while parked.fetch_watermarks("short", 0, REPLY).unwrap() != (0, 0) {
+        assert!(since.elapsed() < REPLY, "retention removed nothing");
     }
-    eprintln!("to unknown topic: {:?}", publish(&p, "nope3", "k", "v").await);
-    eprintln!("stopped {:?}", b.process.stop(STOP).await);
-    let mut b = broker(&data, None).await;
-    let boot = b.bootstrap();
-    let c: BaseConsumer = kafka(&boot).set("group.id", "g").set("enable.auto.commit", "false").set("auto.offset.reset", "earliest").create().unwrap();
-    for _ in 0..3 { eprintln!("watermarks after retention: {:?}", c.fetch_watermarks("a", 0, REPLY)); std::thread::sleep(std::time::Duration::from_millis(300)); }
-    let p = producer(&boot);
-    eprintln!("{:?}", publish(&p, "a", "k", "later").await);
-    eprintln!("watermarks after produce: {:?}", c.fetch_watermarks("a", 0, REPLY));
-    let mut l = TopicPartitionList::new();
-    l.add_partition_offset("a", 0, Offset::Offset(2)).unwrap();
-    c.assign(&l).unwrap();
-    let m = c.poll(std::time::Duration::from_secs(10));
-    eprintln!("read from 2: {:?}", m.map(|m| m.map(|m| (m.offset(), String::from_utf8_lossy(m.payload().unwrap()).into_owned(), m.timestamp()))));
-    // group takeover
-    let mk = || -> BaseConsumer { kafka(&boot).set("group.id", "tk").set("partition.assignment.strategy","cooperative-sticky").set("enable.auto.commit", "false").set("auto.offset.reset", "earliest").set("session.timeout.ms","6000").create().unwrap() };
-    let c1 = mk(); c1.subscribe(&["a"]).unwrap();
-    let since = std::time::Instant::now();
-    while c1.poll(std::time::Duration::from_millis(100)).is_none() && since.elapsed().as_secs() < 60 {}
-    eprintln!("first member got a record after {:?}", since.elapsed());
-    let c2 = mk(); c2.subscribe(&["a"]).unwrap();
-    let since = std::time::Instant::now();
-    while since.elapsed().as_secs() < 10 { c1.poll(std::time::Duration::from_millis(50)); c2.poll(std::time::Duration::from_millis(50)); }
-    eprintln!("assignments {:?} {:?}", c1.assignment(), c2.assignment());
-    drop(c1);
-    let since = std::time::Instant::now();
-    let mut got = false;
-    while since.elapsed().as_secs() < 60 { if c2.assignment().unwrap().count() == 1 { got = true; break; } c2.poll(std::time::Duration::from_millis(50)); }
-    eprintln!("takeover {got} after {:?}", since.elapsed());
-    eprintln!("{:?}", b.process.stop(STOP).await);
-    eprintln!("{}", std::fs::read_to_string(folder.path().join("broker.logs/broker.log")).unwrap());
+    let assigned = |offset| {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset("short", 0, offset).unwrap();
+        list
+    };
+    // One reader stands at the end, as a worker that has committed does; one starts anew.
+    parked.assign(&assigned(Offset::Offset(5))).unwrap();
+    assert!(parked.poll(std::time::Duration::from_millis(500)).is_none());
+    let fresh = consumer("fresh");
+    fresh.assign(&assigned(Offset::Beginning)).unwrap();
+
+    let writer = producer(&second.bootstrap());
+    assert_eq!(
+        publish(&writer, "short", "k", "later").await.unwrap(),
+        (0, 5)
+    );
+    for reader in [&parked, &fresh] {
+        let message = next_record(reader);
+        assert_eq!(
+            (message.offset(), message.payload()),
+            (5, Some(b"later".as_slice()))
+        );
+    }
+    assert_eq!(parked.fetch_watermarks("short", 0, REPLY).unwrap(), (5, 6));
 }

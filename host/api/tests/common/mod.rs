@@ -58,6 +58,13 @@ pub struct FakeAdmit {
 }
 
 impl FakeAdmit {
+    pub fn new() -> Self {
+        FakeAdmit {
+            gate: Gate::new(),
+            batches: Mutex::default(),
+        }
+    }
+
     pub fn batches(&self) -> Vec<usize> {
         self.batches.lock().expect("not poisoned").clone()
     }
@@ -139,6 +146,13 @@ pub struct FakePublish {
 }
 
 impl FakePublish {
+    fn new() -> Self {
+        FakePublish {
+            gate: Gate::new(),
+            sent: Mutex::default(),
+        }
+    }
+
     pub fn sent(&self) -> Vec<(Vec<u8>, Bytes)> {
         self.sent.lock().expect("not poisoned").clone()
     }
@@ -189,18 +203,28 @@ struct Cli {
 }
 
 /// A host and what is behind it.
-pub struct Host {
+pub struct Host<P = FakePublish> {
     pub addr: SocketAddr,
     pub admit: Arc<FakeAdmit>,
-    pub publish: Arc<FakePublish>,
+    pub publish: Arc<P>,
     pub metrics: Metrics,
     pub shutdown: Shutdown,
     pub stopped: tokio::task::JoinHandle<Result<(), ApiError>>,
     client: reqwest::Client,
 }
 
-/// A host with these flags more, on a port of its own.
+/// A host with these flags more, on a port of its own, and fakes behind it.
 pub async fn host(flags: &[&str]) -> Host {
+    serve(
+        flags,
+        Arc::new(FakeAdmit::new()),
+        Arc::new(FakePublish::new()),
+    )
+    .await
+}
+
+/// A host with these flags more, on a port of its own.
+pub async fn serve<P: Publish>(flags: &[&str], admit: Arc<FakeAdmit>, publish: Arc<P>) -> Host<P> {
     let defaults = [
         "cdr",
         "--api-listen=127.0.0.1:0",
@@ -212,14 +236,6 @@ pub async fn host(flags: &[&str]) -> Host {
     let is_given = |default: &&&str| flags.iter().any(|flag| name(flag) == name(default));
     let kept = defaults.iter().filter(|default| !is_given(default));
     let args = Cli::parse_from(kept.chain(flags)).api;
-    let admit = Arc::new(FakeAdmit {
-        gate: Gate::new(),
-        batches: Mutex::default(),
-    });
-    let publish = Arc::new(FakePublish {
-        gate: Gate::new(),
-        sent: Mutex::default(),
-    });
     let metrics = Metrics::new("cdr-api");
     let shutdown = Shutdown::new();
     let host = ApiHost::new(
@@ -277,7 +293,7 @@ impl Answer {
     }
 }
 
-impl Host {
+impl<P> Host<P> {
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.addr)
     }

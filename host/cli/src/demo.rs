@@ -41,7 +41,7 @@ pub struct DemoCommand {
 
 impl DemoCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        logs::init("demo");
+        logs::init_at("demo", "warn");
         let shutdown = shutdown::on_signals();
         let text = std::fs::read_to_string(&self.samples)
             .with_context(|| format!("can't read the samples {}", self.samples.display()))?;
@@ -62,7 +62,10 @@ impl DemoCommand {
                     }
                 };
                 if entries.next().is_some() {
-                    bail!("{} is not empty; the demo counts what it finds", dir.display());
+                    bail!(
+                        "{} is not empty; the demo counts what it finds",
+                        dir.display()
+                    );
                 }
                 dir.clone()
             }
@@ -107,7 +110,10 @@ impl DemoCommand {
     /// round, so that they are other records.
     fn payloads(&self, text: &str) -> Vec<Bytes> {
         let now = now_ms();
-        let lines: Vec<String> = text.lines().map(|line| samples::fill_in(line, now)).collect();
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| samples::fill_in(line, now))
+            .collect();
         (0..self.rounds)
             .flat_map(|round| {
                 lines.iter().map(move |line| match round {
@@ -143,7 +149,10 @@ async fn demonstrate(system: &System, payloads: Vec<Bytes>) -> anyhow::Result<Ac
     }
     bar.finish_and_clear();
 
-    eprintln!("==> waiting until all {} accepted are accounted for", account.accepted);
+    eprintln!(
+        "==> waiting until all {} accepted are accounted for",
+        account.accepted
+    );
     let bar = self::bar(account.accepted);
     let deadline = Instant::now() + ACCOUNTED;
     let stats = format!("{}/internal/stats", system.worker_url());

@@ -110,7 +110,10 @@ mod tests {
         let mut cli = Cli::command();
         for name in ["api", "worker", "provision"] {
             let command = cli.find_subcommand_mut(name).unwrap();
-            for option in command.get_arguments().filter(|option| option.get_id() != "help") {
+            for option in command
+                .get_arguments()
+                .filter(|option| option.get_id() != "help")
+            {
                 assert!(option.get_env().is_some(), "{name}: {}", option.get_id());
                 assert!(option.get_help().is_some(), "{name}: {}", option.get_id());
             }

@@ -1,7 +1,7 @@
 //! `cdr plugin`: looking at normalizers, and trying them on payloads.
 
 use crate::args::{self, SandboxArgs};
-use anyhow::{Context, bail};
+use anyhow::Context;
 use cdr_plugin_host::contract::column_type_word;
 use cdr_plugin_host::{Admitted, Batch, Fault, Normalized, Normalizer, inspect, json};
 use serde_json::{Value, json};
@@ -59,11 +59,25 @@ pub struct EvalCommand {
 
 impl PluginCommand {
     pub async fn run(self) -> anyhow::Result<()> {
-        match self {
+        cdr_telemetry::logs::init_at("plugin", "warn");
+        let outcome = match self {
             Self::Inspect(command) => command.run().await,
             Self::Eval(command) => command.run().await,
+        };
+        match outcome {
+            // Whoever reads has had enough: `cdr plugin eval … | head`.
+            Err(error) if is_broken_pipe(&error) => Ok(()),
+            outcome => outcome,
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
 }
 
 async fn load(
@@ -122,8 +136,16 @@ impl InspectCommand {
             "digest       {} (with its settings)",
             normalizer.provenance().digest
         )?;
-        writeln!(out, "exports      {}", outline.exports.join("\n             "))?;
-        writeln!(out, "imports      {}", outline.imports.join("\n             "))?;
+        writeln!(
+            out,
+            "exports      {}",
+            outline.exports.join("\n             ")
+        )?;
+        writeln!(
+            out,
+            "imports      {}",
+            outline.imports.join("\n             ")
+        )?;
         writeln!(out, "columns      {}", manifest.columns.len())?;
         for column in &manifest.columns {
             let nullable = if column.nullable { ", nullable" } else { "" };
@@ -153,7 +175,11 @@ impl EvalCommand {
             let mut ended = false;
             while batch.len() < CHUNK {
                 let mut line = Vec::new();
-                if input.read_until(b'\n', &mut line).context("standard input")? == 0 {
+                if input
+                    .read_until(b'\n', &mut line)
+                    .context("standard input")?
+                    == 0
+                {
                     ended = true;
                     break;
                 }
@@ -175,12 +201,7 @@ impl EvalCommand {
                 }
             }
             for answer in self.answers(&normalizer, batch).await? {
-                if let Err(error) = writeln!(out, "{answer}") {
-                    if error.kind() == std::io::ErrorKind::BrokenPipe {
-                        return Ok(());
-                    }
-                    bail!("standard output: {error}");
-                }
+                writeln!(out, "{answer}").context("standard output")?;
             }
             out.flush().context("standard output")?;
             if ended {
@@ -229,7 +250,10 @@ fn evaluated(normalizer: &Normalizer, normalized: &Normalized, records: usize) -
         }
     }
     for rejection in &normalized.rejections {
-        put(rejection.row, json!({"rejected": json::rejection(rejection)}));
+        put(
+            rejection.row,
+            json!({"rejected": json::rejection(rejection)}),
+        );
     }
     for (row, fault) in &normalized.faults {
         put(*row, failed(fault));

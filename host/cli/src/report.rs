@@ -57,7 +57,10 @@ impl Account {
                 self.rejected += 1;
                 let answer: Value = serde_json::from_slice(body).context("an answer of the API")?;
                 let word = |name: &str| answer[name].as_str().unwrap_or("-").to_owned();
-                *self.refusals.entry((word("error"), word("field"))).or_default() += 1;
+                *self
+                    .refusals
+                    .entry((word("error"), word("field")))
+                    .or_default() += 1;
             }
             other => bail!(
                 "the API answered {other}: {}",
@@ -116,7 +119,10 @@ pub async fn show(system: &System, account: &mut Account) -> anyhow::Result<()> 
     let groups = store
         .count_by(&["service_type", "radio_access_type"])
         .await?;
-    println!("\nRows in {} by service and access type:", store.table_name());
+    println!(
+        "\nRows in {} by service and access type:",
+        store.table_name()
+    );
     let mut services: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (key, count) in &groups {
         if let [service, access] = key.as_slice() {
@@ -135,12 +141,9 @@ pub async fn show(system: &System, account: &mut Account) -> anyhow::Result<()> 
         println!("  {row}");
     }
 
-    let letters = cdr_kafka::admin::read_topic(
-        system.kafka(),
-        &system.topics().kafka_dlq_topic,
-        READ,
-    )
-    .await?;
+    let letters =
+        cdr_kafka::admin::read_topic(system.kafka(), &system.topics().kafka_dlq_topic, READ)
+            .await?;
     let mut by_reason: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut settled: BTreeSet<Identity> = BTreeSet::new();
     for letter in &letters {
@@ -149,11 +152,16 @@ pub async fn show(system: &System, account: &mut Account) -> anyhow::Result<()> 
             letter.header(cdr_kafka::headers::PAYLOAD_ENCODING),
         )?;
         let field = envelope.failed_field.unwrap_or_else(|| "-".to_owned());
-        *by_reason.entry((envelope.failure_reason, field)).or_default() += 1;
+        *by_reason
+            .entry((envelope.failure_reason, field))
+            .or_default() += 1;
         settled.insert(identity(&envelope.original_payload.unwrap_or_default())?);
     }
     table("Dead-lettered", &by_reason);
-    table("Refused by the API, so never on the topic", &account.refusals);
+    table(
+        "Refused by the API, so never on the topic",
+        &account.refusals,
+    );
 
     let rows = store.count_by(&["vendor_id", "raw_id"]).await?;
     for (key, _) in &rows {

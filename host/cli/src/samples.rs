@@ -12,7 +12,10 @@ pub fn fill_in(line: &str, now_ms: i64) -> String {
     while let Some(start) = rest.find("{{now") {
         let (before, from) = rest.split_at(start);
         out.push_str(before);
-        match from.find("}}").and_then(|end| Some((time(&from[2..end], now_ms)?, end))) {
+        match from
+            .find("}}")
+            .and_then(|end| Some((time(&from[2..end], now_ms)?, end)))
+        {
             Some((time, end)) => {
                 out.push_str(&time.to_string());
                 rest = &from[end + 2..];
@@ -53,7 +56,10 @@ mod tests {
         let now = 1_700_000_000_123;
         for (line, filled) in [
             (r#"{"a":{{now}}}"#, r#"{"a":1700000000}"#),
-            (r#"{"a":{{now-60}},"b":{{now+1}}}"#, r#"{"a":1699999940,"b":1700000001}"#),
+            (
+                r#"{"a":{{now-60}},"b":{{now+1}}}"#,
+                r#"{"a":1699999940,"b":1700000001}"#,
+            ),
             (r#"{"a":{{now_ms-123}}}"#, r#"{"a":1700000000000}"#),
             ("{{now", "{{now"),
             ("{{nowhere}}", "{{nowhere}}"),

@@ -182,7 +182,11 @@ impl System {
         let mut disorder = Vec::new();
         let mut note = |stopped: cdr_embedded::Stopped| {
             if !stopped.is_orderly() {
-                let how = if stopped.killed { "had to be killed" } else { "failed" };
+                let how = if stopped.killed {
+                    "had to be killed"
+                } else {
+                    "failed"
+                };
                 disorder.push(format!("{} {how} ({})", stopped.name, stopped.status));
             }
         };
@@ -228,7 +232,10 @@ impl Hosts {
         let prefix = name.to_uppercase();
         let mut env = self.env.clone();
         env.push((format!("{prefix}_LISTEN").into(), listen.to_string().into()));
-        env.push((format!("{prefix}_PORT_FILE").into(), port_file.clone().into()));
+        env.push((
+            format!("{prefix}_PORT_FILE").into(),
+            port_file.clone().into(),
+        ));
         env.extend(more.iter().map(|(name, value)| (name.into(), value.into())));
         let mut process = ChildProcess::spawn(ChildSpec {
             name: name.to_owned(),
@@ -258,11 +265,17 @@ fn read(path: &Path) -> Option<String> {
 fn environment(parts: &Embedded, normalizer: &NormalizerArgs) -> Vec<(OsString, OsString)> {
     let sandbox = &normalizer.sandbox;
     let mut env: Vec<(OsString, OsString)> = vec![
-        ("KAFKA_BOOTSTRAP_SERVERS".into(), parts.kafka_bootstrap().into()),
+        (
+            "KAFKA_BOOTSTRAP_SERVERS".into(),
+            parts.kafka_bootstrap().into(),
+        ),
         ("KAFKA_SECURITY_PROTOCOL".into(), "plaintext".into()),
         ("CLICKHOUSE_URL".into(), parts.clickhouse_url().into()),
         ("CLICKHOUSE_USER".into(), parts.clickhouse_user().into()),
-        ("CLICKHOUSE_PASSWORD".into(), parts.clickhouse_password().into()),
+        (
+            "CLICKHOUSE_PASSWORD".into(),
+            parts.clickhouse_password().into(),
+        ),
         ("NORMALIZER".into(), normalizer.normalizer.clone().into()),
         (
             "NORMALIZER_MEMORY_MIB".into(),

@@ -52,7 +52,11 @@ impl UpCommand {
         };
         println!("api         {}/v1/cdrs", system.api_url());
         println!("stats       {}/stats", system.api_url());
-        println!("metrics     {0}/metrics  {1}/metrics", system.api_url(), system.worker_url());
+        println!(
+            "metrics     {0}/metrics  {1}/metrics",
+            system.api_url(),
+            system.worker_url()
+        );
         println!("kafka       {}", system.kafka().bootstrap);
         println!("clickhouse  {}", system.clickhouse());
         println!("data        {}", self.data.display());
@@ -66,7 +70,10 @@ impl UpCommand {
         match ended {
             None => {
                 stopped?;
-                println!("stopped; everything accepted is settled or kept in {}", self.data.display());
+                println!(
+                    "stopped; everything accepted is settled or kept in {}",
+                    self.data.display()
+                );
                 Ok(())
             }
             Some(ended) => bail!(

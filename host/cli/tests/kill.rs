@@ -51,8 +51,16 @@ async fn nothing_acknowledged_is_lost_when_everything_dies() {
     };
     let (answers, ()) = tokio::join!(posting, killing);
     up.cdr.ended();
-    let kept: BTreeSet<u64> = answers.iter().filter(|(_, kept)| *kept).map(|(i, _)| *i).collect();
-    assert!(kept.len() >= 1000 && kept.len() < total as usize, "{} acknowledged", kept.len());
+    let kept: BTreeSet<u64> = answers
+        .iter()
+        .filter(|(_, kept)| *kept)
+        .map(|(i, _)| *i)
+        .collect();
+    assert!(
+        kept.len() >= 1000 && kept.len() < total as usize,
+        "{} acknowledged",
+        kept.len()
+    );
 
     let up = Up::start(data.path());
     let (user, password) = up.credentials();
@@ -71,13 +79,20 @@ async fn nothing_acknowledged_is_lost_when_everything_dies() {
     let client = HttpClient::new();
     for (i, _) in answers.iter().filter(|(_, kept)| !kept) {
         let payload = Bytes::from(serde_json::to_vec(&good(*i, now).0).unwrap());
-        let (status, body) = client.post(&format!("{}/v1/cdrs", up.api), payload).await.unwrap();
+        let (status, body) = client
+            .post(&format!("{}/v1/cdrs", up.api), payload)
+            .await
+            .unwrap();
         assert_eq!(status.as_u16(), 202, "{}", String::from_utf8_lossy(&body));
     }
     subject.everything_is_committed().await;
     let mut expected: Vec<_> = (0..total).map(|i| good(i, now).1).collect();
     expected.sort();
-    assert_eq!(subject.rows().await, expected, "each exactly once under FINAL");
+    assert_eq!(
+        subject.rows().await,
+        expected,
+        "each exactly once under FINAL"
+    );
     assert_eq!(subject.dead_letters().await, []);
     up.cdr.stop();
 }

@@ -35,7 +35,10 @@ async fn five_thousand_records_end_as_they_must_and_stay() {
     let mut second = Cdr::start(&["up", "--data", &data.path().display().to_string()], &[]);
     assert!(!second.ended().success());
     let said = second.lines().join("\n");
-    assert!(said.contains(&up.cdr.pid().to_string()), "names the holder: {said}");
+    assert!(
+        said.contains(&up.cdr.pid().to_string()),
+        "names the holder: {said}"
+    );
 
     let lines = up.cdr.stop();
     logs_are_json(&lines);
@@ -54,8 +57,16 @@ fn logs_are_json(lines: &[String]) {
     let mut services = std::collections::BTreeSet::new();
     let mut dead_lettered = 0;
     for line in lines.iter().filter(|line| line.starts_with('{')) {
-        let entry: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        for field in ["timestamp", "level", "service", "raw_id", "event", "message"] {
+        let entry: Value =
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        for field in [
+            "timestamp",
+            "level",
+            "service",
+            "raw_id",
+            "event",
+            "message",
+        ] {
             assert!(entry.get(field).is_some(), "{field} is missing: {line}");
         }
         services.insert(entry["service"].as_str().unwrap().to_owned());
@@ -63,8 +74,14 @@ fn logs_are_json(lines: &[String]) {
             dead_lettered += 1;
         }
     }
-    assert!(services.contains("api") && services.contains("worker"), "{services:?}");
-    assert!(dead_lettered > 0, "dead letters are logged with their raw_id");
+    assert!(
+        services.contains("api") && services.contains("worker"),
+        "{services:?}"
+    );
+    assert!(
+        dead_lettered > 0,
+        "dead letters are logged with their raw_id"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,9 @@ use rustix::process::Signal;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_path_on_apache_kafka() {
-    let Some(brokers) = std::env::var("KAFKA_BOOTSTRAP_SERVERS").ok().filter(|it| !it.is_empty())
+    let Some(brokers) = std::env::var("KAFKA_BOOTSTRAP_SERVERS")
+        .ok()
+        .filter(|it| !it.is_empty())
     else {
         eprintln!("NOT RUN: it needs Apache Kafka in KAFKA_BOOTSTRAP_SERVERS (just test-kafka)");
         return;
@@ -51,7 +53,10 @@ async fn the_path_on_apache_kafka() {
         ("CLICKHOUSE_USER", clickhouse.user().to_owned()),
         ("CLICKHOUSE_PASSWORD", clickhouse.password().to_owned()),
         ("WORKER_LISTEN", "127.0.0.1:0".to_owned()),
-        ("WORKER_PORT_FILE", port_file("worker").display().to_string()),
+        (
+            "WORKER_PORT_FILE",
+            port_file("worker").display().to_string(),
+        ),
         ("API_LISTEN", "127.0.0.1:0".to_owned()),
         ("API_PORT_FILE", port_file("api").display().to_string()),
     ];
@@ -68,7 +73,10 @@ async fn the_path_on_apache_kafka() {
 
     let mut worker = Cdr::start(&["worker"], &env);
     let worker_addr = address_in(&port_file("worker"), &mut worker);
-    env.push(("WORKER_STATS_URL", format!("http://{worker_addr}/internal/stats")));
+    env.push((
+        "WORKER_STATS_URL",
+        format!("http://{worker_addr}/internal/stats"),
+    ));
     let mut api = Cdr::start(&["api"], &env);
     let api_addr = address_in(&port_file("api"), &mut api);
 

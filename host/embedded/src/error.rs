@@ -121,7 +121,7 @@ pub enum EmbeddedError {
     },
 
     /// A file given as ClickHouse's library is not there.
-    #[error("CLICKHOUSE_LIBRARY names {}, which is no file; point it at a libchdb.so, or unset it", path.display())]
+    #[error("there is no ClickHouse library at {}; point CLICKHOUSE_LIBRARY at a libchdb.so, or unset it", path.display())]
     LibraryNotFound {
         /// The path that was given.
         path: PathBuf,

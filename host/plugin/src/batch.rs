@@ -37,8 +37,8 @@ impl Batch {
     /// # Errors
     /// The batch would exceed 4 GiB; it is unchanged.
     pub fn push(&mut self, payload: &[u8], received_at_ms: i64) -> Result<(), BatchTooLarge> {
-        let end = u32::try_from(self.0.payloads.data.len() + payload.len())
-            .map_err(|_| BatchTooLarge)?;
+        let end =
+            u32::try_from(self.0.payloads.data.len() + payload.len()).map_err(|_| BatchTooLarge)?;
         self.0.payloads.data.extend_from_slice(payload);
         self.0.payloads.offsets.push(end);
         self.0.received_at.push(received_at_ms);

@@ -11,8 +11,8 @@ mod generated {
 
 pub use generated::exports::telecom::cdr::normalizer;
 pub use generated::telecom::cdr::types::{
-    Admission, Batch as WitBatch, Blobs, Column, ColumnSpec, ColumnType, Manifest, Outcome,
-    Reason, Rejection, Values, Violation, ViolationCode,
+    Admission, Batch as WitBatch, Blobs, Column, ColumnSpec, ColumnType, Manifest, Outcome, Reason,
+    Rejection, Values, Violation, ViolationCode,
 };
 pub use generated::{Plugin, PluginPre};
 

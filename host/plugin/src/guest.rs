@@ -83,10 +83,7 @@ impl Compiled {
         instance.answer(result)
     }
 
-    pub(crate) fn admit(
-        &self,
-        batch: &Batch,
-    ) -> Result<Vec<Result<Admission, Violation>>, Fault> {
+    pub(crate) fn admit(&self, batch: &Batch) -> Result<Vec<Result<Admission, Violation>>, Fault> {
         let mut instance = self.instance_for(batch.len())?;
         let result = instance
             .plugin
@@ -127,10 +124,7 @@ pub(crate) fn fault(error: &wasmtime::Error, state: &State, time: Duration) -> F
     } else if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
         Fault::new(FaultKind::Trap, format!("it called exit({})", exit.0))
     } else if format!("{error:#}").contains(RESULT_TOO_LARGE) {
-        Fault::new(
-            FaultKind::ResultSize,
-            "its answer is larger than it may be",
-        )
+        Fault::new(FaultKind::ResultSize, "its answer is larger than it may be")
     } else if root.contains("may not sleep") {
         Fault::new(FaultKind::Trap, root)
     } else {

@@ -80,7 +80,11 @@ fn wrong_interface(exports: &[String]) -> LoadError {
         found: if exports.is_empty() {
             "none at all".to_owned()
         } else {
-            let names: Vec<_> = exports.iter().take(5).map(|name| format!("`{name}`")).collect();
+            let names: Vec<_> = exports
+                .iter()
+                .take(5)
+                .map(|name| format!("`{name}`"))
+                .collect();
             names.join(", ")
         },
         advice: if other_version {

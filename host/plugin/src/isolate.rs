@@ -19,7 +19,7 @@ pub(crate) fn isolate<R>(
 ) -> Vec<Part<R>> {
     let mut parts = Vec::new();
     // Ranges yet to be run, the next one last.
-    let mut todo = if len == 0 { vec![] } else { vec![0..len] };
+    let mut todo: Vec<_> = (len > 0).then_some(0..len).into_iter().collect();
     let mut first_fault: Option<Fault> = None;
     while let Some(range) = todo.pop() {
         if let Some(fault) = &first_fault

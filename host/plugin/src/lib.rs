@@ -23,9 +23,9 @@
 //! crate knows none of them and can be used alone.
 
 pub mod batch;
-pub mod contract;
 mod cache;
 pub mod config;
+pub mod contract;
 mod engine;
 pub mod error;
 mod guest;

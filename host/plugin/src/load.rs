@@ -173,12 +173,8 @@ impl PluginHost {
         validate::manifest(&manifest).map_err(|detail| LoadError::Manifest { detail })?;
 
         let provenance = provenance(&manifest.name, &manifest.version);
-        let normalizer = Normalizer::new(
-            compiled,
-            manifest,
-            provenance,
-            self.shared.threads.clone(),
-        );
+        let normalizer =
+            Normalizer::new(compiled, manifest, provenance, self.shared.threads.clone());
         trial(&normalizer)?;
         tracing::info!(
             event = "normalizer_loaded",

@@ -175,8 +175,7 @@ impl Inner {
     fn normalize(&self, batch: &Batch) -> Normalized {
         let parts = self.run(batch, |part| {
             let mut outcome = self.compiled.normalize(part)?;
-            validate::outcome(&self.manifest.columns, part, &mut outcome)
-                .map_err(Fault::breach)?;
+            validate::outcome(&self.manifest.columns, part, &mut outcome).map_err(Fault::breach)?;
             Ok(outcome)
         });
         let mut all = Normalized::default();

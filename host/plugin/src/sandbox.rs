@@ -122,9 +122,7 @@ impl MemoryLimiter {
     }
 
     fn grow(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> bool {
-        let total = self
-            .used
-            .saturating_add(desired.saturating_sub(current));
+        let total = self.used.saturating_add(desired.saturating_sub(current));
         if total > self.limit || maximum.is_some_and(|maximum| desired > maximum) {
             self.refused = Some(total);
             return false;

@@ -40,8 +40,7 @@ pub(crate) fn configured(
     let (outline, instrumented) = wizer
         .instrument_component(wasm)
         .map_err(|error| unsnapshottable(&error))?;
-    let component =
-        Component::new(engine, &instrumented).map_err(|error| compile_error(&error))?;
+    let component = Component::new(engine, &instrumented).map_err(|error| compile_error(&error))?;
     let pre = linker
         .instantiate_pre(&component)
         .and_then(PluginPre::new)

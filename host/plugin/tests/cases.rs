@@ -14,8 +14,12 @@ fn cases(area: &str) -> Vec<Value> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../plugins/cdr-normalizer/tests/cases")
         .join(format!("{area}.jsonl"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let cases: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let cases: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert!(!cases.is_empty());
     cases
 }
@@ -41,8 +45,15 @@ async fn ask(normalizer: &Normalizer, payload: &[u8], received: i64) -> Result<V
     let normalized = normalizer.normalize(batch).await.unwrap();
     assert!(normalized.faults.is_empty(), "{:?}", normalized.faults);
     match normalized.rejections.first() {
-        Some(rejection) => Err(json::rejection(rejection)["reason"].as_str().unwrap().to_owned()),
-        None => Ok(json::row(&normalizer.manifest().columns, &normalized.parts[0], 0)),
+        Some(rejection) => Err(json::rejection(rejection)["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned()),
+        None => Ok(json::row(
+            &normalizer.manifest().columns,
+            &normalized.parts[0],
+            0,
+        )),
     }
 }
 
@@ -58,7 +69,10 @@ async fn normalizer() -> &'static Normalizer {
                 .map(|region| (region.to_owned(), json!({"default_region": region})))
                 .collect();
             let settings = json!({"vendors": vendors}).to_string();
-            host(Default::default()).load_file(&reference(), &settings).await.unwrap()
+            host(Default::default())
+                .load_file(&reference(), &settings)
+                .await
+                .unwrap()
         })
         .await
 }
@@ -68,13 +82,20 @@ async fn run(area: &str, check: impl AsyncFn(&Normalizer, &Value) -> Result<(), 
     let mut failures = Vec::new();
     for case in cases(area) {
         if let Err(found) = check(normalizer().await, &case).await {
-            failures.push(format!("{}: expected {}, {found}", case["id"], case["expect"]));
+            failures.push(format!(
+                "{}: expected {}, {found}",
+                case["id"], case["expect"]
+            ));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-fn compare(expect: &Value, got: Result<Value, String>, pairs: &[(&str, &str)]) -> Result<(), String> {
+fn compare(
+    expect: &Value,
+    got: Result<Value, String>,
+    pairs: &[(&str, &str)],
+) -> Result<(), String> {
     match (expect.get("error").and_then(Value::as_str), got) {
         (Some(error), Err(reason)) if error == reason => Ok(()),
         (None, Ok(row)) => {
@@ -95,10 +116,16 @@ fn compare(expect: &Value, got: Result<Value, String>, pairs: &[(&str, &str)]) -
 #[tokio::test]
 async fn phone() {
     run("phone", async |normalizer, case| {
-        let vendor = case["input"]["default_region"].as_str().unwrap_or("elsewhere");
+        let vendor = case["input"]["default_region"]
+            .as_str()
+            .unwrap_or("elsewhere");
         let payload = record(json!({"vendor_id": vendor, "caller_num": case["input"]["raw"]}));
         let got = ask(normalizer, &payload, RECEIVED).await;
-        compare(&case["expect"], got, &[("e164", "msisdn"), ("valid", "msisdn_valid")])
+        compare(
+            &case["expect"],
+            got,
+            &[("e164", "msisdn"), ("valid", "msisdn_valid")],
+        )
     })
     .await;
 }
@@ -178,7 +205,11 @@ async fn json() {
             None => hex::decode(input["body_hex"].as_str().unwrap()).unwrap(),
         };
         let got = ask(normalizer, &payload, received).await;
-        compare(&case["expect"], got.clone(), &[("service_type", "service_type")])?;
+        compare(
+            &case["expect"],
+            got.clone(),
+            &[("service_type", "service_type")],
+        )?;
 
         // The API refuses what is malformed or missing, and never what is good.
         let batch = Batch::of([payload.as_slice()], received * 1000).unwrap();
@@ -186,11 +217,18 @@ async fn json() {
         match (&got, &admitted) {
             (Ok(_), Admitted::Yes(_)) => Ok(()),
             (Err(reason), Admitted::No(violation)) => {
-                let code = json::violation(violation)["code"].as_str().unwrap().to_owned();
+                let code = json::violation(violation)["code"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned();
                 let agrees = code == "invalid_type" || code == *reason;
                 agrees.then_some(()).ok_or(format!("the API says {code}"))
             }
-            (Err(reason), Admitted::Yes(_)) if reason != "malformed_json" && reason != "missing_required_field" => Ok(()),
+            (Err(reason), Admitted::Yes(_))
+                if reason != "malformed_json" && reason != "missing_required_field" =>
+            {
+                Ok(())
+            }
             _ => Err(format!("the API says {admitted:?}, the worker {got:?}")),
         }
     })

@@ -36,7 +36,11 @@ async fn the_poison_record_alone_fails_and_its_fault_is_named() {
         ("sleep", FaultKind::Trap, "sleep"),
         ("stderr", FaultKind::Trap, "trap"),
         ("answered twice", FaultKind::ContractViolation, "twice"),
-        ("not answered", FaultKind::ContractViolation, "does not answer"),
+        (
+            "not answered",
+            FaultKind::ContractViolation,
+            "does not answer",
+        ),
         ("foreign row", FaultKind::ContractViolation, "4000000000"),
         ("falling offsets", FaultKind::ContractViolation, "`text`"),
         ("offsets beyond", FaultKind::ContractViolation, "`text`"),
@@ -56,9 +60,16 @@ async fn the_poison_record_alone_fails_and_its_fault_is_named() {
         let said = format!("{fault} {}", fault.stderr);
         assert!(said.contains(word), "{poison}: {said}");
         assert!(fault.detail.len() <= 512, "{poison}: details are bounded");
-        assert!(fault.stderr.len() <= 16 << 10, "{poison}: stderr is bounded");
+        assert!(
+            fault.stderr.len() <= 16 << 10,
+            "{poison}: stderr is bounded"
+        );
         assert_eq!(texts(&normalized), ["a", "b", "c", "d", "e"], "{poison}");
-        let rows: Vec<u32> = normalized.parts.iter().flat_map(|part| part.rows.clone()).collect();
+        let rows: Vec<u32> = normalized
+            .parts
+            .iter()
+            .flat_map(|part| part.rows.clone())
+            .collect();
         assert_eq!(rows, [0, 1, 2, 4, 5], "{poison}");
 
         let next = normalizer.normalize(batch(&["x"])).await.unwrap();
@@ -124,7 +135,11 @@ async fn a_failing_configure_refuses_the_load() {
     ] {
         match load(settings).await {
             Err(LoadError::Failed { call, fault }) => {
-                assert_eq!((call, fault.kind), ("configure", kind), "{settings}: {fault}");
+                assert_eq!(
+                    (call, fault.kind),
+                    ("configure", kind),
+                    "{settings}: {fault}"
+                );
             }
             other => panic!("{settings}: {other:?}"),
         }

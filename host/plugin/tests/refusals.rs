@@ -37,7 +37,10 @@ async fn a_truncated_component_is_damaged_wherever_it_is_cut() {
     for part in [9, 100, whole.len() / 2, whole.len() - 1] {
         let error = refusal(&whole[..part]).await;
         assert!(
-            matches!(error, LoadError::Damaged { .. } | LoadError::WrongInterface { .. }),
+            matches!(
+                error,
+                LoadError::Damaged { .. } | LoadError::WrongInterface { .. }
+            ),
             "cut at {part}: {error}"
         );
     }
@@ -54,13 +57,15 @@ async fn a_missing_file_is_named() {
 
 #[tokio::test]
 async fn another_interface_is_named_beside_the_expected_one() {
-    let other = component(r#"(component (instance $i) (export "wasi:cli/run@0.2.0" (instance $i)))"#);
+    let other =
+        component(r#"(component (instance $i) (export "wasi:cli/run@0.2.0" (instance $i)))"#);
     let text = refusal(&other).await.to_string();
     assert!(text.contains("telecom:cdr/normalizer@1.0.0"), "{text}");
     assert!(text.contains("wasi:cli/run@0.2.0"), "{text}");
 
-    let version =
-        component(r#"(component (instance $i) (export "telecom:cdr/normalizer@2.0.0" (instance $i)))"#);
+    let version = component(
+        r#"(component (instance $i) (export "telecom:cdr/normalizer@2.0.0" (instance $i)))"#,
+    );
     let text = refusal(&version).await.to_string();
     assert!(text.contains("telecom:cdr/normalizer@2.0.0"), "{text}");
     assert!(text.contains("another version"), "{text}");
@@ -71,15 +76,20 @@ async fn another_interface_is_named_beside_the_expected_one() {
 
 #[tokio::test]
 async fn the_right_name_with_the_wrong_functions() {
-    let empty =
-        component(r#"(component (instance $i) (export "telecom:cdr/normalizer@1.0.0" (instance $i)))"#);
+    let empty = component(
+        r#"(component (instance $i) (export "telecom:cdr/normalizer@1.0.0" (instance $i)))"#,
+    );
     let error = refusal(&empty).await;
     assert!(matches!(error, LoadError::WrongTypes { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn forbidden_imports_are_named() {
-    for import in ["wasi:sockets/tcp@0.2.0", "wasi:http/types@0.2.0", "evil:corp/backdoor@1.0.0"] {
+    for import in [
+        "wasi:sockets/tcp@0.2.0",
+        "wasi:http/types@0.2.0",
+        "evil:corp/backdoor@1.0.0",
+    ] {
         let text = format!(
             r#"(component (import "{import}" (instance $x)) (instance $i) (export "telecom:cdr/normalizer@1.0.0" (instance $i)))"#
         );
@@ -96,8 +106,14 @@ async fn a_file_above_the_limit_is_not_read() {
         component_bytes: 1000,
         ..Limits::default()
     };
-    let error = host(limits).load_file(&reference(), "{}").await.unwrap_err();
-    assert!(matches!(error, LoadError::TooLarge { limit: 1000, .. }), "{error}");
+    let error = host(limits)
+        .load_file(&reference(), "{}")
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, LoadError::TooLarge { limit: 1000, .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test]

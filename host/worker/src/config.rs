@@ -56,7 +56,9 @@ pub struct WorkerArgs {
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if (0.01..=3600.0).contains(&value) => Ok(value),
-        _ => Err(format!("{text:?} is not a number of seconds from 0.01 to 3600")),
+        _ => Err(format!(
+            "{text:?} is not a number of seconds from 0.01 to 3600"
+        )),
     }
 }
 

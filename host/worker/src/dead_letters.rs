@@ -82,7 +82,10 @@ impl DeadLetters {
             self.stats.dead_lettered(verdict.reason);
             tracing::warn!(
                 event = "record_dead_lettered",
-                raw_id = record.key.as_deref().map(|key| String::from_utf8_lossy(key).into_owned()),
+                raw_id = record
+                    .key
+                    .as_deref()
+                    .map(|key| String::from_utf8_lossy(key).into_owned()),
                 reason = verdict.reason.as_str(),
                 field = verdict.field.as_deref(),
                 detail = verdict.detail,

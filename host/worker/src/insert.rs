@@ -7,11 +7,11 @@
 //!     └ set-up: stop, commit nothing
 //! ```
 
+use crate::config::ExhaustedPolicy;
+use crate::error::WorkerError;
 use cdr_store::{
     BlockError, DedupToken, EncodedBlock, ErrorClass, RetryPolicy, Rows, Store, StoreError,
 };
-use crate::config::ExhaustedPolicy;
-use crate::error::WorkerError;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -66,7 +66,11 @@ pub async fn insert_rows(
 ) -> Result<Inserted, WorkerError> {
     let mut result = Inserted::default();
     // Parts yet to be inserted, the next one last.
-    let mut todo = if rows.is_empty() { vec![] } else { vec![0..rows.len()] };
+    let whole_batch = 0..rows.len();
+    let mut todo: Vec<_> = (!rows.is_empty())
+        .then_some(whole_batch)
+        .into_iter()
+        .collect();
     while let Some(range) = todo.pop() {
         let whole = range.len() == rows.len();
         let (block, part_token) = part(rows, token, range.clone(), whole)?;
@@ -248,7 +252,11 @@ mod tests {
         let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, |_| {})
             .await
             .unwrap();
-        let refused: Vec<_> = result.refused.iter().map(|(range, _)| range.clone()).collect();
+        let refused: Vec<_> = result
+            .refused
+            .iter()
+            .map(|(range, _)| range.clone())
+            .collect();
         assert_eq!(refused, [3..4, 4..5, 11..12]);
         let inserted: usize = result.inserted.iter().map(Range::len).sum();
         assert_eq!(inserted, 13);

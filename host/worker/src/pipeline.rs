@@ -8,10 +8,10 @@ use crate::error::WorkerError;
 use crate::insert::{Persistence, insert_rows};
 use crate::stats::Stats;
 use cdr_kafka::ConsumerEvent;
+use cdr_kafka::RawConsumer;
 use cdr_kafka::consumer::Record;
 use cdr_kafka::dead_letter::FailureReason;
 use cdr_kafka::ledger::{Outcome, RecordId};
-use cdr_kafka::RawConsumer;
 use cdr_plugin_host::{Batch, Normalized, Normalizer};
 use cdr_store::{Column, ColumnSpec, DedupToken, OffsetRange, Rows, Store, TableSpec};
 use std::collections::{BTreeMap, VecDeque};
@@ -217,7 +217,11 @@ impl Pipeline {
             if let Some(waiting) = take(row) {
                 tracing::error!(
                     event = "normalizer_fault",
-                    raw_id = waiting.record.key.as_deref().map(|key| String::from_utf8_lossy(key).into_owned()),
+                    raw_id = waiting
+                        .record
+                        .key
+                        .as_deref()
+                        .map(|key| String::from_utf8_lossy(key).into_owned()),
                     kind = fault.kind.tag(),
                     digest = self.parts.normalizer.provenance().digest,
                     stderr = fault.stderr,
@@ -245,7 +249,9 @@ impl Pipeline {
             }
             for row in part.rows {
                 if let Some(waiting) = take(row) {
-                    self.parts.batcher.row(waiting.record.bytes(), waiting.since);
+                    self.parts
+                        .batcher
+                        .row(waiting.record.bytes(), waiting.since);
                     self.state.buffer.records.push(waiting);
                 }
             }
@@ -276,7 +282,11 @@ impl Pipeline {
         columns.push(Column::repeat_millis(now_ms(), records.len()));
         columns.push(Column::repeat_category(&provenance.version, records.len())?);
         let rows = Rows::new(Arc::clone(&self.state.specs), columns)?;
-        let token = DedupToken::new(&self.parts.topic, &offset_ranges(&records), &provenance.digest);
+        let token = DedupToken::new(
+            &self.parts.topic,
+            &offset_ranges(&records),
+            &provenance.digest,
+        );
 
         let store = Arc::clone(&self.parts.store);
         let consumer = Arc::clone(&self.parts.consumer);

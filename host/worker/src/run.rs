@@ -14,7 +14,9 @@ use axum::{Json, Router};
 use cdr_kafka::consumer::{ConsumerConfig, Started};
 use cdr_kafka::{KafkaArgs, KafkaConfig, Publisher, PublisherConfig, RawConsumer};
 use cdr_plugin_host::Normalizer;
-use cdr_store::{ErrorClass, ProvisionError, RetryPolicy, Store, TableLayout, TableSpec, provision};
+use cdr_store::{
+    ErrorClass, ProvisionError, RetryPolicy, Store, TableLayout, TableSpec, provision,
+};
 use cdr_telemetry::health::Health;
 use cdr_telemetry::http::{self, ServeOptions};
 use cdr_telemetry::metrics::Metrics;
@@ -203,12 +205,14 @@ async fn drained(
     let asked = Instant::now();
     match early {
         Some(outcome) => outcome?,
-        None => tokio::time::timeout(budget, running)
-            .await
-            .map_err(|_| WorkerError::NotDrained {
-                budget,
-                detail: format!("{:?}", consumer.status().totals),
-            })??,
+        None => {
+            tokio::time::timeout(budget, running)
+                .await
+                .map_err(|_| WorkerError::NotDrained {
+                    budget,
+                    detail: format!("{:?}", consumer.status().totals),
+                })??
+        }
     }
     let left = budget
         .saturating_sub(asked.elapsed())

@@ -45,9 +45,7 @@ const NORMALIZE_BUCKETS: [f64; 10] = [
 /// Where the bounds of inserts lie, in seconds.
 const INSERT_BUCKETS: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
 /// Where the bounds of latency lie, in seconds: a flush interval and multiples.
-const LATENCY_BUCKETS: [f64; 11] = [
-    0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 60.0, 600.0,
-];
+const LATENCY_BUCKETS: [f64; 11] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 60.0, 600.0];
 
 impl Stats {
     /// Registers the metrics.

@@ -123,7 +123,10 @@ fn expand(input: &DeriveInput) -> Result<Tokens, Error> {
         finishes.push(quote!(::cdr_plugin_sdk::Builder::finish(builders.#index)));
     }
     if specs.is_empty() {
-        return Err(Error::new_spanned(&input.ident, "a row has a column at least"));
+        return Err(Error::new_spanned(
+            &input.ident,
+            "a row has a column at least",
+        ));
     }
 
     let ident = &input.ident;

@@ -167,7 +167,7 @@ macro_rules! export {
                     CONFIGURED.with(work)
                 }
             }
-            $crate::bindings::__export_component!(Component with_types_in $crate::bindings);
+    $crate::bindings::__export_component!(Component with_types_in $crate::bindings);
         };
     };
 }

@@ -75,7 +75,12 @@ impl Subject {
         let publisher = Publisher::new(&self.kafka, PublisherConfig::default()).unwrap();
         for sample in samples {
             publisher
-                .publish(&self.names.raw, Some(b"injected"), Some(&sample.payload), &[])
+                .publish(
+                    &self.names.raw,
+                    Some(b"injected"),
+                    Some(&sample.payload),
+                    &[],
+                )
                 .await
                 .unwrap();
         }
@@ -88,7 +93,10 @@ impl Subject {
 
     pub async fn worker_stats(&self) -> Value {
         let client = HttpClient::new();
-        let (_, body) = client.get(&format!("{}/internal/stats", self.worker)).await.unwrap();
+        let (_, body) = client
+            .get(&format!("{}/internal/stats", self.worker))
+            .await
+            .unwrap();
         serde_json::from_slice(&body).unwrap()
     }
 
@@ -100,7 +108,10 @@ impl Subject {
             let count = |name: &str| stats[name].as_u64().unwrap_or(0);
             assert_eq!(
                 count("consumed"),
-                count("inserted") + count("dead_lettered") + count("in_flight") + count("given_back"),
+                count("inserted")
+                    + count("dead_lettered")
+                    + count("in_flight")
+                    + count("given_back"),
                 "{stats}"
             );
             if count("consumed") >= consumed && count("in_flight") == 0 {
@@ -137,10 +148,22 @@ impl Subject {
                 let names: Vec<_> = fields.keys().map(String::as_str).collect();
                 assert_eq!(
                     names,
-                    ["failed_at", "failed_field", "failure_reason", "original_payload", "worker_instance"]
+                    [
+                        "failed_at",
+                        "failed_field",
+                        "failure_reason",
+                        "original_payload",
+                        "worker_instance"
+                    ]
                 );
-                assert_eq!(record.header(cdr_kafka::headers::SOURCE_TOPIC), Some(self.names.raw.as_str()));
-                assert_eq!(record.header(cdr_kafka::headers::NORMALIZER_VERSION), Some("1.0.0"));
+                assert_eq!(
+                    record.header(cdr_kafka::headers::SOURCE_TOPIC),
+                    Some(self.names.raw.as_str())
+                );
+                assert_eq!(
+                    record.header(cdr_kafka::headers::NORMALIZER_VERSION),
+                    Some("1.0.0")
+                );
                 let envelope = Envelope::decode(message, encoding).unwrap();
                 (
                     envelope.failure_reason,
@@ -218,7 +241,10 @@ impl Subject {
     /// `/metrics` and `/stats` say the same as the worker's own account.
     async fn metrics_agree(&self, stats: &Value) {
         let client = HttpClient::new();
-        let (_, body) = client.get(&format!("{}/metrics", self.worker)).await.unwrap();
+        let (_, body) = client
+            .get(&format!("{}/metrics", self.worker))
+            .await
+            .unwrap();
         let text = String::from_utf8_lossy(&body).into_owned();
         let rows = format!("cdr_worker_rows_inserted_total {}", stats["inserted"]);
         assert!(text.contains(&rows), "{rows}\n{text}");

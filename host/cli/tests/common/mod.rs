@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 /// The reference normalizer, as `just plugin-build` has built it.
 pub fn normalizer() -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/plugins/cdr-normalizer.wasm");
+    let path =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/plugins/cdr-normalizer.wasm");
     assert!(
         path.is_file(),
         "{} is not there: build it with `just plugin-build`",

@@ -67,7 +67,10 @@ impl Cdr {
                 }
             }
             if let Some(status) = self.child.try_wait().unwrap() {
-                panic!("cdr ended ({status}) before it said {word:?}:\n{}", self.lines().join("\n"));
+                panic!(
+                    "cdr ended ({status}) before it said {word:?}:\n{}",
+                    self.lines().join("\n")
+                );
             }
             assert!(
                 started.elapsed() < PATIENCE,
@@ -98,7 +101,11 @@ impl Cdr {
                 }
                 return status;
             }
-            assert!(started.elapsed() < PATIENCE, "cdr does not end:\n{}", self.lines().join("\n"));
+            assert!(
+                started.elapsed() < PATIENCE,
+                "cdr does not end:\n{}",
+                self.lines().join("\n")
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -135,7 +142,11 @@ impl Up {
         cdr.said("ready;");
         let api = cdr.said("stats").replace("/stats", "");
         let metrics = cdr.said("metrics");
-        let worker = metrics.split_whitespace().next_back().unwrap().replace("/metrics", "");
+        let worker = metrics
+            .split_whitespace()
+            .next_back()
+            .unwrap()
+            .replace("/metrics", "");
         let clickhouse = cdr.said("clickhouse");
         Self {
             api,
@@ -166,7 +177,11 @@ pub fn address_in(file: &Path, host: &mut Cdr) -> SocketAddr {
         if let Some(status) = host.child.try_wait().unwrap() {
             panic!("{status}:\n{}", host.lines().join("\n"));
         }
-        assert!(started.elapsed() < PATIENCE, "{} does not appear", file.display());
+        assert!(
+            started.elapsed() < PATIENCE,
+            "{} does not appear",
+            file.display()
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }

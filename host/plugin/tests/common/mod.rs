@@ -9,7 +9,11 @@ use std::time::Duration;
 /// A component that `just plugin-build` has built.
 fn built(variable: &str, name: &str) -> PathBuf {
     let path = std::env::var_os(variable).map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/plugins").join(name),
+        || {
+            PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+                .join("../../target/plugins")
+                .join(name)
+        },
         PathBuf::from,
     );
     assert!(
@@ -47,9 +51,7 @@ pub fn host(limits: Limits) -> PluginHost {
         limits,
         threads: 2,
         // Compiling takes seconds in a debug build; the tests share the result.
-        cache_dir: Some(
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("compiled"),
-        ),
+        cache_dir: Some(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("compiled")),
         ..HostConfig::default()
     })
     .expect("a plugin host")

@@ -29,9 +29,16 @@ pub use layer::JsonLines;
 /// (`info`, the default) or filter directives (`info,cdr_kafka=debug`). Only the
 /// first call has an effect.
 pub fn init(service: &'static str) {
+    init_at(service, "info");
+}
+
+/// [`init`] with another level where none is asked for: commands that talk to a
+/// person log warnings only.
+pub fn init_at(service: &'static str, level: &str) {
     let (filter, complaint) = filter(
         std::env::var("LOG_LEVEL").ok().as_deref(),
         std::env::var("RUST_LOG").ok().as_deref(),
+        level,
     );
     let started = tracing_subscriber::registry()
         .with(filter)
@@ -47,13 +54,17 @@ pub fn init(service: &'static str) {
 }
 
 /// What to log, and what was wrong with how it was asked for.
-fn filter(log_level: Option<&str>, rust_log: Option<&str>) -> (EnvFilter, Option<String>) {
+fn filter(
+    log_level: Option<&str>,
+    rust_log: Option<&str>,
+    level: &str,
+) -> (EnvFilter, Option<String>) {
     let asked = [("LOG_LEVEL", log_level), ("RUST_LOG", rust_log)]
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?.trim())))
         .find(|(_, value)| !value.is_empty());
     let Some((name, value)) = asked else {
-        return (EnvFilter::new("info"), None);
+        return (EnvFilter::new(level), None);
     };
     // A lone word that is no level would be taken for a module, which silences
     // everything else.
@@ -110,7 +121,7 @@ mod tests {
     use super::*;
 
     fn directives(log_level: Option<&str>, rust_log: Option<&str>) -> (String, bool) {
-        let (filter, complaint) = filter(log_level, rust_log);
+        let (filter, complaint) = filter(log_level, rust_log, "info");
         (filter.to_string(), complaint.is_some())
     }
 

@@ -1,0 +1,1 @@
+//! Benchmarks; see `benches/`. Nothing here is tested by time.

@@ -6,7 +6,7 @@ use cdr_plugin_host::contract::column_type_word;
 use cdr_plugin_host::{Admitted, Batch, Fault, Normalized, Normalizer, inspect, json};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Subcommands of `cdr plugin`.
@@ -81,7 +81,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 async fn load(
-    file: &PathBuf,
+    file: &Path,
     settings: Option<&PathBuf>,
     sandbox: &SandboxArgs,
 ) -> anyhow::Result<Normalizer> {

@@ -81,7 +81,7 @@ impl NormalizerArgs {
         let host = self.sandbox.host()?;
         host.load_file(&self.normalizer, &settings)
             .await
-            .with_context(|| format!("the normalizer {}", self.normalizer.display()))
+            .with_context(|| self.normalizer.display().to_string())
     }
 }
 

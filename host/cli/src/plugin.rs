@@ -173,6 +173,7 @@ impl EvalCommand {
         loop {
             let mut batch = Batch::default();
             let mut ended = false;
+            let mut unreadable = None;
             while batch.len() < CHUNK {
                 let mut line = Vec::new();
                 if input
@@ -188,9 +189,17 @@ impl EvalCommand {
                     line.pop();
                 }
                 let payload = if self.hex {
-                    let text = line.trim_ascii();
-                    hex::decode(text)
-                        .with_context(|| format!("line {line_number} is not hexadecimal"))?
+                    match hex::decode(line.trim_ascii()) {
+                        Ok(payload) => payload,
+                        Err(error) => {
+                            // The lines before are answered first.
+                            unreadable = Some(
+                                anyhow::Error::from(error)
+                                    .context(format!("line {line_number} is not hexadecimal")),
+                            );
+                            break;
+                        }
+                    }
                 } else {
                     line
                 };
@@ -204,6 +213,9 @@ impl EvalCommand {
                 writeln!(out, "{answer}").context("standard output")?;
             }
             out.flush().context("standard output")?;
+            if let Some(error) = unreadable {
+                return Err(error);
+            }
             if ended {
                 return Ok(());
             }

@@ -8,12 +8,12 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file can't be read.
-    #[error("can't read the normalizer {}: {source}", path.display())]
+    #[error("can't read the normalizer {}: {reason}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// Larger than [`Limits::component_bytes`](crate::Limits::component_bytes).
     #[error("the file has {size} bytes; a normalizer may have {limit}")]

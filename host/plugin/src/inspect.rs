@@ -25,9 +25,9 @@ pub struct Inspection {
 /// # Errors
 /// It can't be read, or is larger.
 pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, LoadError> {
-    let unreadable = |source| LoadError::Read {
+    let unreadable = |reason| LoadError::Read {
         path: path.to_owned(),
-        source,
+        reason,
     };
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let size = file.metadata().map_err(unreadable)?.len();

@@ -22,7 +22,7 @@ up *ARGS: build
 # The binary (target/debug/cdr) and the reference normalizer (target/plugins).
 build: plugin-build
     @echo "==> building cdr (the first build compiles wasmtime, librdkafka and the embedded broker: several minutes)"
-    cargo build --locked
+    cargo build --locked --workspace
 
 # All tests, on a broker and a ClickHouse that they start themselves.
 test *ARGS: build

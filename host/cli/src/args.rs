@@ -39,8 +39,14 @@ pub struct SandboxArgs {
           value_parser = clap::value_parser!(u16).range(0..=512))]
     pub normalizer_threads: u16,
     /// Where compiled code is kept [default: ~/.cache/cdr/compiled]; empty: nowhere
-    #[arg(long, env = "NORMALIZER_CACHE_DIR", value_name = "DIR")]
+    #[arg(long, env = "NORMALIZER_CACHE_DIR", value_name = "DIR", value_parser = path_or_empty())]
     pub normalizer_cache_dir: Option<PathBuf>,
+}
+
+/// clap's own parser of paths refuses the empty one.
+fn path_or_empty() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
+    use clap::builder::TypedValueParser;
+    clap::builder::OsStringValueParser::new().map(PathBuf::from)
 }
 
 impl SandboxArgs {

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use cdr_kafka::dead_letter::Envelope;
 use hyper::StatusCode;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Time to read the dead-letter topic.
@@ -33,9 +33,11 @@ pub struct Account {
     pub dead_letters: usize,
     /// From the first request until all was settled.
     pub took: Duration,
-    accepted_records: BTreeSet<Identity>,
+    /// How often each record was accepted.
+    accepted_records: BTreeMap<Identity, usize>,
     refusals: BTreeMap<(String, String), usize>,
     missing: Vec<Identity>,
+    /// Not accepted, or more often there than it may be.
     unexpected: Vec<Identity>,
 }
 
@@ -51,7 +53,7 @@ impl Account {
         match status {
             StatusCode::ACCEPTED => {
                 self.accepted += 1;
-                self.accepted_records.insert(identity(payload)?);
+                *self.accepted_records.entry(identity(payload)?).or_default() += 1;
             }
             StatusCode::BAD_REQUEST => {
                 self.rejected += 1;
@@ -95,7 +97,7 @@ impl Account {
         }
         if !self.unexpected.is_empty() {
             bail!(
-                "{} records landed that were not accepted: {:?} …",
+                "{} records landed that were not accepted, or more than once: {:?} …",
                 self.unexpected.len(),
                 self.unexpected.iter().take(5).collect::<Vec<_>>()
             );
@@ -145,7 +147,7 @@ pub async fn show(system: &System, account: &mut Account) -> anyhow::Result<()> 
         cdr_kafka::admin::read_topic(system.kafka(), &system.topics().kafka_dlq_topic, READ)
             .await?;
     let mut by_reason: BTreeMap<(String, String), usize> = BTreeMap::new();
-    let mut settled: BTreeSet<Identity> = BTreeSet::new();
+    let mut dead: BTreeMap<Identity, usize> = BTreeMap::new();
     for letter in &letters {
         let envelope = Envelope::decode(
             letter.payload.as_deref().unwrap_or_default(),
@@ -155,7 +157,9 @@ pub async fn show(system: &System, account: &mut Account) -> anyhow::Result<()> 
         *by_reason
             .entry((envelope.failure_reason, field))
             .or_default() += 1;
-        settled.insert(identity(&envelope.original_payload.unwrap_or_default())?);
+        *dead
+            .entry(identity(&envelope.original_payload.unwrap_or_default())?)
+            .or_default() += 1;
     }
     table("Dead-lettered", &by_reason);
     table(
@@ -163,23 +167,25 @@ pub async fn show(system: &System, account: &mut Account) -> anyhow::Result<()> 
         &account.refusals,
     );
 
-    let rows = store.count_by(&["vendor_id", "raw_id"]).await?;
-    for (key, _) in &rows {
+    let mut rows: BTreeMap<Identity, u64> = BTreeMap::new();
+    for (key, count) in store.count_by(&["vendor_id", "raw_id"]).await? {
         if let [vendor, raw] = key.as_slice() {
-            settled.insert((vendor.clone(), raw.clone()));
+            rows.insert((vendor.clone(), raw.clone()), count);
         }
     }
     account.rows = usize::try_from(store.count().await?).unwrap_or(usize::MAX);
     account.dead_letters = letters.len();
-    account.missing = account
-        .accepted_records
-        .difference(&settled)
-        .cloned()
-        .collect();
-    account.unexpected = settled
-        .difference(&account.accepted_records)
-        .cloned()
-        .collect();
+    // Each accepted record is one row, or a dead letter for each time it came.
+    for (record, times) in &account.accepted_records {
+        match (rows.remove(record), dead.remove(record)) {
+            (Some(1), None) => {}
+            (None, Some(letters)) if letters == *times => {}
+            (None, None) => account.missing.push(record.clone()),
+            _ => account.unexpected.push(record.clone()),
+        }
+    }
+    account.unexpected.extend(rows.into_keys());
+    account.unexpected.extend(dead.into_keys());
     let repeated = account.accepted - account.accepted_records.len();
     println!(
         "\n{} accepted ({} of them sent again, which makes no second row), settled {:.1} s after the first request",

@@ -23,7 +23,7 @@ const HOST_READY: Duration = Duration::from_secs(120);
 const PROVISIONED: Duration = Duration::from_secs(30);
 
 /// Time for a host to drain: what it allows itself, and a little more.
-const HOST_STOP: Duration = Duration::from_secs(50);
+const HOST_STOP: Duration = Duration::from_secs(60);
 
 /// Time for broker and ClickHouse to stop.
 const PART_STOP: Duration = Duration::from_secs(20);

@@ -66,20 +66,24 @@ impl UpCommand {
             ended = system.wait_for_exit() => Some(ended?),
             () = shutdown.requested() => None,
         };
-        let stopped = system.stop(say).await;
         match ended {
             None => {
-                stopped?;
+                system.stop(say).await?;
                 println!(
                     "stopped; everything accepted is settled or kept in {}",
                     self.data.display()
                 );
                 Ok(())
             }
-            Some(ended) => bail!(
-                "{ended}, so everything was stopped; nothing accepted is lost: start again with --data {}",
-                self.data.display()
-            ),
+            Some(ended) => {
+                // At once, not in order: a worker that drained against a dead
+                // ClickHouse would dead-letter what it holds.
+                drop(system);
+                bail!(
+                    "{ended}, so everything was stopped; nothing accepted is lost: start again with --data {}",
+                    self.data.display()
+                )
+            }
         }
     }
 }

@@ -299,6 +299,8 @@ impl RawConsumer {
     /// Stops taking records; what was taken can still be settled and is still
     /// committed. Partitions are kept.
     pub fn drain(&self) {
+        // Once this returns, the ledger takes no record any more.
+        let _ledger = self.shared.ledger();
         self.shared.draining.store(true, Ordering::Release);
     }
 

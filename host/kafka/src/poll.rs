@@ -305,11 +305,19 @@ fn take(shared: &Shared, message: &BorrowedMessage<'_>) -> Option<Record> {
     let key = message.key().map(<[u8]>::to_vec);
     let payload = message.payload().map(<[u8]>::to_vec);
     let bytes = key.as_ref().map_or(0, Vec::len) + payload.as_ref().map_or(0, Vec::len);
-    let id = shared.ledger().consumed(
-        message.partition(),
-        message.offset(),
-        u32::try_from(bytes).unwrap_or(u32::MAX),
-    )?;
+    let id = {
+        let mut ledger = shared.ledger();
+        // Under the lock under which draining begins: what is not in the ledger
+        // by then was never taken, and is consumed again.
+        if shared.draining.load(Ordering::Acquire) {
+            return None;
+        }
+        ledger.consumed(
+            message.partition(),
+            message.offset(),
+            u32::try_from(bytes).unwrap_or(u32::MAX),
+        )?
+    };
     let number = |name: &str| -> Option<i64> {
         let headers = message.headers()?;
         let header = headers.iter().find(|header| header.key == name)?;

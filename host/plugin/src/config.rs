@@ -29,6 +29,14 @@ pub struct Limits {
     pub isolation: Duration,
 }
 
+impl Limits {
+    /// Time for a call about so many records.
+    pub fn call_time(&self, records: u32) -> Duration {
+        self.call_base
+            .saturating_add(self.call_per_record.saturating_mul(records))
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

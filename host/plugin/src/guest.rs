@@ -65,9 +65,7 @@ impl Compiled {
         let limits = &self.limits;
         let count = u32::try_from(records).unwrap_or(u32::MAX);
         self.instantiate(
-            limits
-                .call_base
-                .saturating_add(limits.call_per_record.saturating_mul(count)),
+            limits.call_time(count),
             limits
                 .result_base_bytes
                 .saturating_add(limits.result_per_record_bytes.saturating_mul(records)),

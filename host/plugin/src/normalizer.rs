@@ -2,7 +2,7 @@
 
 use crate::batch::Batch;
 use crate::contract::{Admission, Manifest, Outcome, Rejection, Violation};
-use crate::error::{Fault, RunError};
+use crate::error::{Fault, FaultKind, RunError};
 use crate::guest::Compiled;
 use crate::isolate::{Part, isolate};
 use crate::threads::GuestThreads;
@@ -138,15 +138,30 @@ impl Normalizer {
 impl Inner {
     /// Runs `call` on the batch and, if that fails, on ever smaller parts of it.
     fn run<R>(&self, batch: &Batch, call: impl Fn(&Batch) -> Result<R, Fault>) -> Vec<Part<R>> {
-        let budget = self.compiled.limits.isolation;
+        let limits = &self.compiled.limits;
+        // At least what finding one record that takes all its time may need:
+        // calls of n, n/2, n/4 … records, and half as many good ones beside.
+        let records = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+        let budget = limits
+            .isolation
+            .max(limits.call_time(records).saturating_mul(4));
         let mut started: Option<Instant> = None;
         isolate(
             batch.len(),
             |range| {
-                if range.len() == batch.len() {
-                    call(batch)
+                let single = range.len() == 1;
+                let slice;
+                let part = if range.len() == batch.len() {
+                    batch
                 } else {
-                    call(&batch.slice(range))
+                    slice = batch.slice(range);
+                    &slice
+                };
+                match call(part) {
+                    // The machine may have stalled: a record is condemned for
+                    // its time only if it takes it twice.
+                    Err(fault) if single && fault.kind == FaultKind::Deadline => call(part),
+                    answer => answer,
                 }
             },
             || started.get_or_insert_with(Instant::now).elapsed() < budget,
@@ -166,7 +181,9 @@ impl Inner {
                     Ok(admission) => Admitted::Yes(admission),
                     Err(violation) => Admitted::No(violation),
                 })),
-                Err(fault) => all.extend(range.map(|_| Admitted::Fault(fault.clone()))),
+                Err(fault) => all.extend(range.map(|row| {
+                    Admitted::Fault(validate::fault(fault.clone(), batch.payload(row)))
+                })),
             }
         }
         all
@@ -195,9 +212,12 @@ impl Inner {
                         all.parts.push(outcome);
                     }
                 }
-                Err(fault) => all
-                    .faults
-                    .extend(range.map(|row| (row as u32, fault.clone()))),
+                Err(fault) => all.faults.extend(range.map(|row| {
+                    (
+                        row as u32,
+                        validate::fault(fault.clone(), batch.payload(row)),
+                    )
+                })),
             }
         }
         all

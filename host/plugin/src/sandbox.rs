@@ -18,6 +18,9 @@ const SEED: [u8; 16] = *b"telecom:cdr@1.0.";
 /// What a guest may ask of `wasi:random` at once, in bytes.
 const MAX_RANDOM_BYTES: u64 = 1 << 20;
 
+/// Handles (streams, pollables, directories) that a guest may hold at once.
+const MAX_HANDLES: usize = 1024;
+
 /// The state of one store.
 pub(crate) struct State {
     wasi: WasiCtx,
@@ -40,9 +43,12 @@ impl State {
             .allow_tcp(false)
             .allow_udp(false)
             .allow_ip_name_lookup(false);
+        let mut table = ResourceTable::new();
+        // Handles are memory of the host.
+        table.set_max_capacity(MAX_HANDLES);
         Self {
             wasi: wasi.build(),
-            table: ResourceTable::new(),
+            table,
             memory: MemoryLimiter::new(memory_bytes),
             stderr,
         }

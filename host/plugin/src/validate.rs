@@ -5,6 +5,7 @@ use crate::batch::Batch;
 use crate::contract::{
     Admission, Blobs, Column, ColumnSpec, ColumnType, Manifest, Outcome, Values, Violation,
 };
+use crate::error::Fault;
 use crate::guest::shorten;
 use std::collections::HashSet;
 
@@ -161,13 +162,24 @@ pub fn admissions(
     Ok(())
 }
 
-fn bound(detail: &mut String, field: &mut Option<String>, payload: &[u8]) {
+/// Withholds the payload from what a guest said when it failed.
+pub(crate) fn fault(mut fault: Fault, payload: &[u8]) -> Fault {
+    bound(&mut fault.detail, &mut None, payload);
+    withhold(&mut fault.stderr, payload);
+    fault
+}
+
+fn withhold(text: &mut String, payload: &[u8]) {
     if payload.len() >= SHORTEST_WITHHELD_PAYLOAD
-        && let Ok(text) = std::str::from_utf8(payload)
-        && detail.contains(text)
+        && let Ok(payload) = std::str::from_utf8(payload)
+        && text.contains(payload)
     {
-        *detail = detail.replace(text, "…");
+        *text = text.replace(payload, "…");
     }
+}
+
+fn bound(detail: &mut String, field: &mut Option<String>, payload: &[u8]) {
+    withhold(detail, payload);
     if detail.len() > MAX_DETAIL_BYTES {
         *detail = shorten(detail, MAX_DETAIL_BYTES);
     }

@@ -164,6 +164,10 @@ impl Pipeline {
     }
 
     fn take(&mut self, record: Record) {
+        // Its partition may be another worker's by now.
+        if !self.parts.consumer.is_current(record.id) {
+            return;
+        }
         let since = Instant::now();
         self.parts.batcher.consumed(record.bytes(), since);
         self.state.pending.push_back(Waiting { record, since });

@@ -34,6 +34,9 @@ const STORE_POLL: Duration = Duration::from_secs(1);
 /// How long the polling thread may be silent before this process counts as stuck.
 const POLL_SILENCE: Duration = Duration::from_secs(30);
 
+/// Time for the last commit of a worker that fails.
+const LAST_COMMIT: Duration = Duration::from_secs(2);
+
 /// How often gauges and health are brought up to date.
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -120,6 +123,9 @@ pub async fn run(
     consumer_config.max_in_flight = consumer_config
         .max_in_flight
         .max(args.batch_size as usize * (args.batches_in_flight as usize + 2));
+    consumer_config.max_in_flight_bytes = consumer_config
+        .max_in_flight_bytes
+        .max(args.batch_max_bytes * (u64::from(args.batches_in_flight) + 2));
     let Started {
         consumer,
         records,
@@ -204,7 +210,15 @@ async fn drained(
     };
     let asked = Instant::now();
     match early {
-        Some(outcome) => outcome?,
+        Some(Err(error)) => {
+            // What is settled is committed and the group is left, so that the
+            // partitions are free at once; the error stays the news.
+            if !matches!(error, WorkerError::Kafka(_)) {
+                let _ = consumer.close(LAST_COMMIT).await;
+            }
+            return Err(error);
+        }
+        Some(Ok(())) => {}
         None => {
             tokio::time::timeout(budget, running)
                 .await

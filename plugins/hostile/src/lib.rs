@@ -129,7 +129,7 @@ mod guest {
             "exit" => std::process::exit(3),
             "sleep" => std::thread::sleep(std::time::Duration::from_secs(3600)),
             "stderr" => {
-                for _ in 0..10_000 {
+                for _ in 0..200 {
                     eprintln!("{}", "noise ".repeat(100));
                 }
                 panic!("after the noise");

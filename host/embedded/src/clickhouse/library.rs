@@ -74,7 +74,8 @@ impl fmt::Display for Step {
     }
 }
 
-/// `${XDG_CACHE_HOME:-~/.cache}/cdr`, or a folder beside the temporary ones where there is no home.
+/// `${XDG_CACHE_HOME:-~/.cache}/cdr`, or `.cache/cdr` in the working folder where there is no home: what lies there
+/// is loaded into a process, so it must not be a folder that others may write to.
 pub fn default_cache() -> PathBuf {
     let set = |name| {
         std::env::var_os(name)
@@ -83,7 +84,7 @@ pub fn default_cache() -> PathBuf {
     };
     let cache = set("XDG_CACHE_HOME")
         .or_else(|| set("HOME").map(|home| home.join(".cache")))
-        .unwrap_or_else(std::env::temp_dir);
+        .unwrap_or_else(|| PathBuf::from(".cache"));
     cache.join("cdr")
 }
 

@@ -38,7 +38,7 @@ pub fn hostile() -> PathBuf {
 pub fn tight() -> Limits {
     Limits {
         memory_bytes: 32 << 20,
-        call_base: Duration::from_millis(500),
+        call_base: Duration::from_secs(2),
         load: Duration::from_secs(5),
         result_base_bytes: 1 << 20,
         ..Limits::default()

@@ -19,6 +19,11 @@ use std::time::Duration;
 /// compiled code a debug build needs a good part of it.
 const HOST_READY: Duration = Duration::from_secs(120);
 
+/// For the worker of one machine; see where they are used.
+const SESSION_TIMEOUT_S: &str = "10";
+const MAX_POLL_INTERVAL_S: &str = "30";
+const REJOIN_S: &str = "15";
+
 /// Time for topics to be made.
 const PROVISIONED: Duration = Duration::from_secs(30);
 
@@ -270,6 +275,18 @@ fn environment(parts: &Embedded, normalizer: &NormalizerArgs) -> Vec<(OsString, 
             parts.kafka_bootstrap().into(),
         ),
         ("KAFKA_SECURITY_PROTOCOL".into(), "plaintext".into()),
+        // The only other member there can be is one that died with an earlier
+        // `cdr up`: no reason to wait for it long. And the broker may leave the
+        // survivor without partitions when it drops a dead leader.
+        ("KAFKA_REJOIN_SECONDS".into(), REJOIN_S.into()),
+        (
+            "KAFKA_SESSION_TIMEOUT_SECONDS".into(),
+            SESSION_TIMEOUT_S.into(),
+        ),
+        (
+            "KAFKA_MAX_POLL_INTERVAL_SECONDS".into(),
+            MAX_POLL_INTERVAL_S.into(),
+        ),
         ("CLICKHOUSE_URL".into(), parts.clickhouse_url().into()),
         ("CLICKHOUSE_USER".into(), parts.clickhouse_user().into()),
         (

@@ -61,6 +61,10 @@ pub struct ConsumerConfig {
     pub max_poll_interval: Duration,
     /// `session.timeout.ms`: after this a dead worker's partitions move on.
     pub session_timeout: Duration,
+    /// For a sole consumer, which must hold partitions: without any for so long,
+    /// it leaves the group and joins again. Not for groups of several, where a
+    /// spare member holds none.
+    pub rejoin_without_partitions: Option<Duration>,
     /// How often lag is read.
     pub lag_interval: Duration,
 }
@@ -78,6 +82,7 @@ impl ConsumerConfig {
             commit_retry_budget: Duration::from_secs(120),
             max_poll_interval: Duration::from_secs(300),
             session_timeout: Duration::from_secs(45),
+            rejoin_without_partitions: None,
             lag_interval: Duration::from_secs(5),
         }
     }

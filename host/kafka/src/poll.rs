@@ -45,6 +45,8 @@ pub(crate) struct PollLoop {
     next_commit: Instant,
     failing_since: Option<Instant>,
     revoking: Option<Revoking>,
+    /// Since when no partition is held.
+    unassigned_since: Option<Instant>,
     closing: Option<Closing>,
 }
 
@@ -104,6 +106,7 @@ impl PollLoop {
             failing_since: None,
             revoking: None,
             closing: None,
+            unassigned_since: None,
         })
     }
 
@@ -127,12 +130,41 @@ impl PollLoop {
             self.flow();
             self.commit();
             self.answer_revocation();
+            self.rejoin();
             if self.close_is_due() {
                 break;
             }
             self.poll();
         }
         self.end();
+    }
+
+    /// See [`ConsumerConfig::rejoin_without_partitions`](crate::ConsumerConfig).
+    fn rejoin(&mut self) {
+        let Some(patience) = self.shared.config.rejoin_without_partitions else {
+            return;
+        };
+        let idle = self.shared.ledger().partitions().is_empty()
+            && self.revoking.is_none()
+            && self.closing.is_none();
+        if !idle {
+            self.unassigned_since = None;
+            return;
+        }
+        let since = *self.unassigned_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < patience {
+            return;
+        }
+        self.unassigned_since = None;
+        tracing::warn!(
+            event = "group_rejoined",
+            group = self.shared.config.group,
+            "no partitions for {patience:.0?} though no one else consumes: joining the group again"
+        );
+        self.consumer.unsubscribe();
+        if let Err(error) = self.consumer.subscribe(&[&self.shared.config.topic]) {
+            self.shared.reach.client_error(&error, "subscribing");
+        }
     }
 
     /// Takes records until there is none, or something else is due.

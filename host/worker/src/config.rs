@@ -47,6 +47,18 @@ pub struct WorkerArgs {
     /// What becomes of a batch when they are used up
     #[arg(long, env = "CH_EXHAUSTED_POLICY", default_value = "dead-letter")]
     pub ch_exhausted_policy: ExhaustedPolicy,
+    /// Silence after which a dead worker's partitions move on, in seconds (session.timeout.ms)
+    #[arg(long, env = "KAFKA_SESSION_TIMEOUT_SECONDS", default_value_t = 45,
+          value_parser = clap::value_parser!(u64).range(1..=1800))]
+    pub kafka_session_timeout_seconds: u64,
+    /// Longest time between polls, and for a rebalance, in seconds (max.poll.interval.ms)
+    #[arg(long, env = "KAFKA_MAX_POLL_INTERVAL_SECONDS", default_value_t = 300,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub kafka_max_poll_interval_seconds: u64,
+    /// For a sole worker: seconds without partitions after which it joins the group again; 0: never
+    #[arg(long, env = "KAFKA_REJOIN_SECONDS", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub kafka_rejoin_seconds: u64,
     /// Time to flush, commit and stop after SIGTERM, in seconds
     #[arg(long, env = "WORKER_SHUTDOWN_TIMEOUT_SECONDS", default_value_t = 45,
           value_parser = clap::value_parser!(u64).range(1..=600))]

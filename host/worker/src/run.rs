@@ -119,6 +119,10 @@ pub async fn run(
         kafka_args.kafka_raw_topic.clone(),
         kafka_args.kafka_consumer_group.clone(),
     );
+    consumer_config.session_timeout = Duration::from_secs(args.kafka_session_timeout_seconds);
+    consumer_config.max_poll_interval = Duration::from_secs(args.kafka_max_poll_interval_seconds);
+    consumer_config.rejoin_without_partitions =
+        (args.kafka_rejoin_seconds > 0).then(|| Duration::from_secs(args.kafka_rejoin_seconds));
     // Enough that batches in flight never starve the next one.
     consumer_config.max_in_flight = consumer_config
         .max_in_flight

@@ -2,6 +2,9 @@
 
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
+# Recipes find what they built, wherever a user's own settings would put it.
+export CARGO_TARGET_DIR := justfile_directory() / "target"
+
 plugins := "target/plugins"
 normalizer := plugins / "cdr-normalizer.wasm"
 settings := "samples/normalizer-settings.json"

@@ -1,6 +1,6 @@
 //! What each error of ClickHouse means for a batch: the one table.
 
-use crate::error::ErrorClass::{self, Data, Setup, Transient};
+use crate::error::ErrorClass::{self, Data, Setup, TooLarge, Transient};
 
 /// The class of one of ClickHouse's errors. `message` decides where a code has
 /// two meanings.
@@ -14,10 +14,10 @@ pub fn classify(code: i32, message: &str) -> ErrorClass {
     match code {
         // TOO_MANY_PARTS: one insert touches too many partitions, and a smaller
         // one may not; or merges lag behind, and will catch up.
-        252 if message.contains("partitions for single INSERT") => Data,
+        252 if message.contains("partitions for single INSERT") => TooLarge,
         // MEMORY_LIMIT_EXCEEDED: the query's own limit, which a smaller block
         // respects; or that of the user or server, which others use up.
-        241 if message.contains("(for query)") || message.contains("Query memory limit") => Data,
+        241 if message.contains("(for query)") || message.contains("Query memory limit") => TooLarge,
         _ => CODES
             .iter()
             .find(|(known, ..)| *known == code)
@@ -108,9 +108,9 @@ const CODES: &[(i32, &str, ErrorClass)] = &[
     (676, "CANNOT_PARSE_IPV6", Data),
     (691, "UNKNOWN_ELEMENT_OF_ENUM", Data),
     // A batch that is too large for a limit: a smaller one may pass.
-    (158, "TOO_MANY_ROWS", Data),
-    (307, "TOO_MANY_BYTES", Data),
-    (396, "TOO_MANY_ROWS_OR_BYTES", Data),
+    (158, "TOO_MANY_ROWS", TooLarge),
+    (307, "TOO_MANY_BYTES", TooLarge),
+    (396, "TOO_MANY_ROWS_OR_BYTES", TooLarge),
     // Who may do what.
     (164, "READONLY", Setup),
     (192, "UNKNOWN_USER", Setup),
@@ -179,15 +179,15 @@ mod tests {
                        processing significantly slower than inserts.";
         let partitions = "Too many partitions for single INSERT block (more than 100).";
         assert_eq!(classify(252, lagging), ErrorClass::Transient);
-        assert_eq!(classify(252, partitions), ErrorClass::Data);
+        assert_eq!(classify(252, partitions), ErrorClass::TooLarge);
 
         let total = "(total) memory limit exceeded: would use 3 GiB";
         let query = "Query memory limit exceeded: would use 3 GiB";
         assert_eq!(classify(241, total), ErrorClass::Transient);
-        assert_eq!(classify(241, query), ErrorClass::Data);
+        assert_eq!(classify(241, query), ErrorClass::TooLarge);
         assert_eq!(
             classify(241, "Memory limit (for query) exceeded"),
-            ErrorClass::Data
+            ErrorClass::TooLarge
         );
     }
 

@@ -10,6 +10,9 @@ use crate::codes::{classify, known_name};
 pub enum ErrorClass {
     /// It may succeed later: send the same bytes again.
     Transient,
+    /// The block is over a limit that a smaller one respects: split it. A single
+    /// row that is still over it blames the limit, not itself: transient.
+    TooLarge,
     /// Something in the batch is to blame, and a part of it may succeed: bisect.
     Data,
     /// The set-up is broken, and no batch can succeed before someone mends it:
@@ -22,6 +25,7 @@ impl ErrorClass {
     pub fn tag(self) -> &'static str {
         match self {
             Self::Transient => "transient",
+            Self::TooLarge => "too_large",
             Self::Data => "data",
             Self::Setup => "setup",
         }
@@ -103,7 +107,7 @@ impl StoreError {
     pub(crate) fn http(status: u16, text: &str, at: &Operation) -> Self {
         let class = match status {
             // A limit on the size of requests: half a batch may pass.
-            413 => ErrorClass::Data,
+            413 => ErrorClass::TooLarge,
             408 | 425 | 429 | 500.. => ErrorClass::Transient,
             _ => ErrorClass::Setup,
         };

@@ -78,12 +78,12 @@ pub async fn insert_rows(
             Ok(()) => result.inserted.push(range),
             Err(error) => match error.class {
                 ErrorClass::Setup => return Err(WorkerError::Setup(error)),
-                ErrorClass::Data if range.len() > 1 => {
+                ErrorClass::Data | ErrorClass::TooLarge if range.len() > 1 => {
                     let middle = range.start + range.len() / 2;
                     todo.push(middle..range.end);
                     todo.push(range.start..middle);
                 }
-                ErrorClass::Data | ErrorClass::Transient => {
+                _ => {
                     result.refused.push((range, error.to_string()));
                 }
             },

@@ -1,8 +1,8 @@
 //! What the API host counts. All names begin with `cdr_api_`; all labels are
 //! words of the code.
 
-use prometheus::core::Collector;
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use cdr_telemetry::metrics::Maker;
+use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
 
 /// Bounds of times that an idle host answers in milliseconds, and a Kafka outage
 /// stretches to the delivery timeout, in seconds.
@@ -41,94 +41,49 @@ impl ApiMetrics {
         registry: &Registry,
         max_outstanding: usize,
     ) -> Result<Self, prometheus::Error> {
-        let limit = register(
-            registry,
-            IntGauge::new(
-                "cdr_api_outstanding_records_limit",
-                "Bound of cdr_api_outstanding_records (API_QUEUE_MAX_SIZE).",
-            )?,
+        let make = Maker::new(registry);
+        let limit = make.gauge(
+            "cdr_api_outstanding_records_limit",
+            "Bound of cdr_api_outstanding_records (API_QUEUE_MAX_SIZE).",
         )?;
         limit.set(i64::try_from(max_outstanding).unwrap_or(i64::MAX));
         Ok(ApiMetrics {
-            answers: register(
-                registry,
-                IntCounterVec::new(
-                    Opts::new("cdr_api_answers_total", "HTTP answers, by code."),
-                    &["code"],
-                )?,
+            answers: make.counters("cdr_api_answers_total", "HTTP answers, by code.", &["code"])?,
+            hang_ups: make.counter(
+                "cdr_api_hang_ups_total",
+                "Requests whose client went away before the answer; their records count as usual.",
             )?,
-            hang_ups: register(
-                registry,
-                IntCounter::new(
-                    "cdr_api_hang_ups_total",
-                    "Requests whose client went away before the answer; their records count as usual.",
-                )?,
+            payload_bytes: make
+                .counter("cdr_api_payload_bytes_total", "Bytes of the records read.")?,
+            records: make.counters(
+                "cdr_api_records_total",
+                "Records by outcome: acknowledged by Kafka, or why not.",
+                &["outcome"],
             )?,
-            payload_bytes: register(
-                registry,
-                IntCounter::new("cdr_api_payload_bytes_total", "Bytes of the records read.")?,
+            outstanding: make.gauge(
+                "cdr_api_outstanding_records",
+                "Records taken in and not yet acknowledged or refused.",
             )?,
-            records: register(
-                registry,
-                IntCounterVec::new(
-                    Opts::new(
-                        "cdr_api_records_total",
-                        "Records by outcome: acknowledged by Kafka, or why not.",
-                    ),
-                    &["outcome"],
-                )?,
-            )?,
-            outstanding: register(
-                registry,
-                IntGauge::new(
-                    "cdr_api_outstanding_records",
-                    "Records taken in and not yet acknowledged or refused.",
-                )?,
-            )?,
-            batch_records: histogram(
-                registry,
+            batch_records: make.histogram(
                 "cdr_api_admission_batch_records",
                 "Records that shared a call of the normalizer.",
                 &RECORDS,
             )?,
-            admission_seconds: histogram(
-                registry,
+            admission_seconds: make.histogram(
                 "cdr_api_admission_seconds",
                 "Time of a call of the normalizer.",
                 &SECONDS,
             )?,
-            delivery_seconds: histogram(
-                registry,
+            delivery_seconds: make.histogram(
                 "cdr_api_delivery_seconds",
                 "Time from sending a record to its acknowledgement.",
                 &SECONDS,
             )?,
-            accept_seconds: histogram(
-                registry,
+            accept_seconds: make.histogram(
                 "cdr_api_accept_seconds",
                 "Time from the head of a request to its 202.",
                 &SECONDS,
             )?,
         })
     }
-}
-
-fn histogram(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    buckets: &[f64],
-) -> Result<Histogram, prometheus::Error> {
-    register(
-        registry,
-        Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))?,
-    )
-}
-
-fn register<C: Collector + Clone + 'static>(
-    registry: &Registry,
-    collector: C,
-) -> Result<C, prometheus::Error> {
-    registry.register(Box::new(collector.clone()))?;
-    Ok(collector)
 }

@@ -13,11 +13,14 @@ use std::sync::Arc;
 
 /// Runs a command's future on a runtime of its own.
 pub fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("can't start the runtime")?
-        .block_on(work)
+        .context("can't start the runtime")?;
+    let outcome = runtime.block_on(work);
+    // What still runs was given up; waiting for it could take for ever.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// Settings of `cdr api`.
@@ -41,6 +44,10 @@ impl ApiCommand {
             &kafka,
             PublisherConfig {
                 delivery_timeout: self.kafka.delivery_timeout(),
+                // The host's own bound is the one that is answered with 429.
+                max_queued_records: PublisherConfig::default()
+                    .max_queued_records
+                    .max(self.api.api_queue_max_size),
                 ..PublisherConfig::default()
             },
         )?;
@@ -78,12 +85,14 @@ impl WorkerCommand {
         logs::init("worker");
         let shutdown = shutdown::on_signals();
         let normalizer = self.normalizer.load().await?;
+        let sandbox_memory = u64::from(self.normalizer.sandbox.normalizer_memory_mib) << 20;
         let config = WorkerConfig {
             args: self.worker,
             kafka: self.kafka.config("cdr-worker"),
             kafka_args: self.kafka,
             store: self.store.store()?,
             normalizer,
+            sandbox_memory,
         };
         let outcome =
             cdr_worker::run(config, Metrics::new("worker"), Health::new(), shutdown).await;

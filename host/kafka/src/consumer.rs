@@ -32,6 +32,7 @@ use crate::failure::{CloseError, ConsumerError, ConsumerEvent, ConsumerFailure};
 use crate::lag::{LagWatch, PartitionLag};
 use crate::ledger::{Counts, Ledger, Outcome, PartitionView, RecordId};
 use crate::poll::PollLoop;
+pub use crate::poll::REVOKE_COMMIT_GRACE;
 use crate::reachability::{Reach, Reachability};
 
 /// How much later than its budget the polling thread may answer a close.
@@ -101,7 +102,7 @@ impl ConsumerConfig {
                 self.session_timeout, self.max_poll_interval
             ));
         }
-        if self.revoke_budget + crate::poll::REVOKE_COMMIT_GRACE >= self.max_poll_interval {
+        if self.revoke_budget + REVOKE_COMMIT_GRACE >= self.max_poll_interval {
             return contradiction(format!(
                 "the revocation budget ({:?}) must be below max.poll.interval.ms ({:?}), or the group moves on without it",
                 self.revoke_budget, self.max_poll_interval

@@ -27,7 +27,7 @@ use crate::failure::{ConsumerError, ConsumerEvent, ConsumerFailure};
 use crate::headers;
 
 use commits::Outstanding;
-pub(crate) use leaving::REVOKE_COMMIT_GRACE;
+pub use leaving::REVOKE_COMMIT_GRACE;
 use leaving::{Closing, Revoking};
 
 /// Longest wait for a record: what is due waits no longer than this.

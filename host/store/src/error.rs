@@ -21,6 +21,9 @@ pub enum ErrorClass {
 }
 
 impl ErrorClass {
+    /// All classes.
+    pub const ALL: [ErrorClass; 4] = [Self::Transient, Self::TooLarge, Self::Data, Self::Setup];
+
     /// For logs and metrics.
     pub fn tag(self) -> &'static str {
         match self {
@@ -231,7 +234,7 @@ mod tests {
         assert_eq!(class(502), ErrorClass::Transient);
         assert_eq!(class(503), ErrorClass::Transient);
         assert_eq!(class(429), ErrorClass::Transient);
-        assert_eq!(class(413), ErrorClass::Data);
+        assert_eq!(class(413), ErrorClass::TooLarge);
         assert_eq!(class(302), ErrorClass::Setup);
         assert_eq!(class(401), ErrorClass::Setup);
         assert_eq!(class(404), ErrorClass::Setup);

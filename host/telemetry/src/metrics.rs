@@ -4,7 +4,11 @@
 //! uses the process-wide default registry, so that hosts that share a process
 //! (and tests) keep apart.
 
-use prometheus::{IntGauge, Opts, Registry, TextEncoder};
+use prometheus::core::Collector;
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
 
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
@@ -36,6 +40,13 @@ impl Metrics {
         &self.registry
     }
 
+    /// Makes and registers metrics, a call each.
+    pub fn maker(&self) -> Maker<'_> {
+        Maker {
+            registry: &self.registry,
+        }
+    }
+
     /// The service these metrics are of.
     pub fn service(&self) -> &'static str {
         self.service
@@ -53,5 +64,68 @@ impl Metrics {
                 String::new()
             }
         }
+    }
+}
+
+/// Makes metrics that are registered already. Each method fails when the name
+/// is taken, or no name for a metric.
+#[derive(Debug, Clone, Copy)]
+pub struct Maker<'a> {
+    registry: &'a Registry,
+}
+
+impl<'a> Maker<'a> {
+    /// For a registry of one's own.
+    pub fn new(registry: &'a Registry) -> Self {
+        Maker { registry }
+    }
+
+    /// A number that only rises.
+    pub fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        self.register(IntCounter::new(name, help)?)
+    }
+
+    /// Numbers that only rise, told apart by labels.
+    pub fn counters(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntCounterVec, prometheus::Error> {
+        self.register(IntCounterVec::new(Opts::new(name, help), labels)?)
+    }
+
+    /// A number.
+    pub fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        self.register(IntGauge::new(name, help)?)
+    }
+
+    /// Numbers, told apart by labels.
+    pub fn gauges(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> Result<IntGaugeVec, prometheus::Error> {
+        self.register(IntGaugeVec::new(Opts::new(name, help), labels)?)
+    }
+
+    /// A distribution; `bounds` are the upper ends of its buckets.
+    pub fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        bounds: &[f64],
+    ) -> Result<Histogram, prometheus::Error> {
+        let options = HistogramOpts::new(name, help).buckets(bounds.to_vec());
+        self.register(Histogram::with_opts(options)?)
+    }
+
+    fn register<C: Collector + Clone + 'static>(
+        &self,
+        collector: C,
+    ) -> Result<C, prometheus::Error> {
+        self.registry.register(Box::new(collector.clone()))?;
+        Ok(collector)
     }
 }

@@ -86,6 +86,15 @@ impl Batcher {
         }
     }
 
+    /// Rows were dropped; these are left, each with its size and when its record
+    /// was consumed.
+    pub fn rows_left(&mut self, left: impl IntoIterator<Item = (usize, Instant)>) {
+        self.rows = Waiting::default();
+        for (bytes, since) in left {
+            self.rows.add(bytes, since);
+        }
+    }
+
     /// A record that was consumed at `since` became a row.
     pub fn row(&mut self, bytes: usize, since: Instant) {
         self.rows.add(bytes, since);
@@ -111,8 +120,9 @@ impl Batcher {
         self.pending.count < self.policy.rows && self.pending.bytes < self.policy.bytes
     }
 
-    /// What to do at `now`. When draining, nothing waits for company.
-    pub fn next(&self, now: Instant, draining: bool) -> Action {
+    /// What to do at `now`. In a hurry (a drain, a partition that is to be given
+    /// back) nothing waits for company.
+    pub fn next(&self, now: Instant, hurry: bool) -> Action {
         let policy = &self.policy;
         let is_due = |since: Option<Instant>, after: Duration| {
             since.is_some_and(|since| now.saturating_duration_since(since) >= after)
@@ -121,12 +131,12 @@ impl Batcher {
             && (self.rows.count >= policy.rows
                 || self.rows.bytes >= policy.bytes
                 || is_due(self.rows.since, policy.interval)
-                || (draining && self.pending.count == 0))
+                || (hurry && self.pending.count == 0))
         {
             return Action::Flush;
         }
         if self.pending.count > 0
-            && (draining
+            && (hurry
                 || self.pending.count + self.rows.count >= policy.rows
                 || self.pending.bytes + self.rows.bytes >= policy.bytes
                 || is_due(self.pending.since, policy.linger.min(policy.interval)))
@@ -197,6 +207,36 @@ mod tests {
             Action::Normalize(_) | Action::Wait(_)
         ));
         assert_eq!(batcher.rows(), 1);
+    }
+
+    #[test]
+    fn dropped_rows_no_longer_count() {
+        let start = Instant::now();
+        let mut batcher = Batcher::new(policy());
+        for _ in 0..10 {
+            batcher.row(1, start);
+        }
+        let later = start + Duration::from_secs(1);
+        batcher.rows_left([(1, later)]);
+        assert_eq!(batcher.rows(), 1);
+        assert_eq!(
+            batcher.next(later, false),
+            Action::Wait(Some(later + Duration::from_secs(2)))
+        );
+        batcher.rows_left([]);
+        assert_eq!(batcher.next(later, true), Action::Wait(None));
+    }
+
+    #[test]
+    fn in_a_hurry_nothing_waits() {
+        let start = Instant::now();
+        let mut batcher = Batcher::new(policy());
+        batcher.consumed(1, start);
+        batcher.row(1, start);
+        assert!(matches!(batcher.next(start, false), Action::Wait(_)));
+        assert_eq!(batcher.next(start, true), Action::Normalize(1));
+        batcher.normalized([]);
+        assert_eq!(batcher.next(start, true), Action::Flush);
     }
 
     #[test]

@@ -42,7 +42,8 @@ pub struct WorkerArgs {
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub batches_in_flight: u32,
     /// Further attempts after a transient failure of ClickHouse (500 ms, doubled each time)
-    #[arg(long, env = "CH_RETRY_MAX_ATTEMPTS", default_value_t = 3)]
+    #[arg(long, env = "CH_RETRY_MAX_ATTEMPTS", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub ch_retry_max_attempts: u32,
     /// What becomes of a batch when they are used up
     #[arg(long, env = "CH_EXHAUSTED_POLICY", default_value = "dead-letter")]
@@ -59,6 +60,22 @@ pub struct WorkerArgs {
     #[arg(long, env = "KAFKA_REJOIN_SECONDS", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub kafka_rejoin_seconds: u64,
+    /// How long partitions that move to another worker are kept to settle their records, in seconds
+    #[arg(long, env = "KAFKA_REVOKE_TIMEOUT_SECONDS", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub kafka_revoke_timeout_seconds: u64,
+    /// Time without a commit after which a partition with lag counts as stuck (/healthz), in seconds
+    #[arg(long, env = "WORKER_PROGRESS_TIMEOUT_SECONDS", default_value_t = 300,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub worker_progress_timeout_seconds: u64,
+    /// Folder for dead letters that are too large for their topic; made if missing
+    #[arg(
+        long,
+        env = "WORKER_SPOOL_DIR",
+        default_value = "cdr-spool",
+        value_name = "DIR"
+    )]
+    pub worker_spool_dir: PathBuf,
     /// Time to flush, commit and stop after SIGTERM, in seconds
     #[arg(long, env = "WORKER_SHUTDOWN_TIMEOUT_SECONDS", default_value_t = 45,
           value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -98,6 +115,26 @@ impl WorkerArgs {
                 .into_owned();
             format!("{host}-{}", std::process::id())
         })
+    }
+
+    /// `session.timeout.ms`.
+    pub fn session_timeout(&self) -> Duration {
+        Duration::from_secs(self.kafka_session_timeout_seconds)
+    }
+
+    /// `max.poll.interval.ms`.
+    pub fn max_poll_interval(&self) -> Duration {
+        Duration::from_secs(self.kafka_max_poll_interval_seconds)
+    }
+
+    /// How long a partition that is to be given back may be kept.
+    pub fn revoke_timeout(&self) -> Duration {
+        Duration::from_secs(self.kafka_revoke_timeout_seconds)
+    }
+
+    /// How long a partition with lag may stand still.
+    pub fn progress_timeout(&self) -> Duration {
+        Duration::from_secs(self.worker_progress_timeout_seconds)
     }
 
     /// Time to stop in.

@@ -1,16 +1,30 @@
 //! Dead letters: what can't become a row goes to the dead-letter topic, whole,
 //! and counts as settled only when Kafka has acknowledged it.
+//!
+//! ```text
+//!   publish ─ acknowledged ─▶ settled
+//!     │ queue full: wait for room, as long as a delivery may take
+//!     │ too large for the topic: the whole to a file (spool), a cut one to the topic
+//!     └ anything else: the worker stops, nothing is settled
+//! ```
 
 use crate::error::WorkerError;
 use crate::stats::Stats;
 use cdr_kafka::consumer::Record;
-use cdr_kafka::dead_letter::{DeadLetter, FailureReason, Judge};
-use cdr_kafka::ledger::{Outcome, RecordId};
-use cdr_kafka::{Publisher, RawConsumer};
+use cdr_kafka::dead_letter::{DeadLetter, DeadLetterMessage, FailureReason, Judge};
+use cdr_kafka::ledger::Outcome;
+use cdr_kafka::{PublishError, Publisher, RawConsumer};
 use cdr_plugin_host::Provenance;
-use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Dead letters of one batch that are under way at the same time: far below the
+/// producer's queue, which all batches share.
+const UNDER_WAY: usize = 1000;
+
+/// Pause before a full queue is tried again.
+const QUEUE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a record is dead-lettered.
 #[derive(Debug, Clone)]
@@ -26,86 +40,128 @@ pub struct Verdict {
 /// Where dead letters go.
 #[derive(Clone)]
 pub struct DeadLetters {
-    publisher: Publisher,
-    consumer: Arc<RawConsumer>,
-    stats: Arc<Stats>,
+    inner: Arc<Inner>,
+}
+
+/// What [`DeadLetters`] is made of.
+pub struct Inner {
+    /// Acknowledged, idempotent delivery.
+    pub publisher: Publisher,
+    /// Where records are settled.
+    pub consumer: Arc<RawConsumer>,
+    /// Where they are counted.
+    pub stats: Arc<Stats>,
     /// Topic of the raw records.
-    source_topic: String,
+    pub source_topic: String,
     /// Topic of the dead letters.
-    topic: String,
-    instance: String,
+    pub topic: String,
+    /// Name of this worker.
+    pub instance: String,
+    /// How long a delivery may take, and so the wait for room in the queue.
+    pub delivery_timeout: Duration,
+}
+
+impl From<Inner> for DeadLetters {
+    fn from(inner: Inner) -> Self {
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
 }
 
 impl DeadLetters {
-    /// A sink for the records of `source_topic`.
-    pub fn new(
-        publisher: Publisher,
-        consumer: Arc<RawConsumer>,
-        stats: Arc<Stats>,
-        source_topic: &str,
-        topic: &str,
-        instance: &str,
-    ) -> Self {
-        Self {
-            publisher,
-            consumer,
-            stats,
-            source_topic: source_topic.to_owned(),
-            topic: topic.to_owned(),
-            instance: instance.to_owned(),
-        }
-    }
-
-    /// Publishes the records and, once all of them are acknowledged, settles
-    /// them.
+    /// Publishes the records and settles each when it is acknowledged. Records
+    /// whose partition went to another worker are left to that one.
     ///
     /// # Errors
-    /// A delivery failed. The records that were acknowledged are not settled
-    /// either: they may be dead-lettered twice, never lost.
+    /// A delivery failed. What was not settled by then may be dead-lettered
+    /// again, never lost.
     pub async fn send(
         &self,
         records: Vec<(Record, Verdict)>,
         judge: &Provenance,
     ) -> Result<(), WorkerError> {
-        let deliveries = records
-            .iter()
-            .map(|(record, verdict)| self.publish(record, verdict, judge));
-        try_join_all(deliveries)
+        stream::iter(records)
+            .map(|(record, verdict)| {
+                let inner = Arc::clone(&self.inner);
+                let judge = judge.clone();
+                async move { inner.send(&record, &verdict, &judge).await }
+            })
+            .buffer_unordered(UNDER_WAY)
+            .try_collect()
             .await
-            .map_err(|source| WorkerError::DeadLetter {
-                topic: self.topic.clone(),
-                source,
-            })?;
-        let ids: Vec<RecordId> = records.iter().map(|(record, _)| record.id).collect();
-        self.consumer.settle(ids, Outcome::DeadLettered);
-        for (record, verdict) in &records {
-            self.stats.dead_lettered(verdict.reason);
-            tracing::warn!(
-                event = "record_dead_lettered",
-                raw_id = record
-                    .key
-                    .as_deref()
-                    .map(|key| String::from_utf8_lossy(key).into_owned()),
-                reason = verdict.reason.as_str(),
-                field = verdict.field.as_deref(),
-                detail = verdict.detail,
-                partition = record.id.partition,
-                offset = record.id.offset,
-                "record dead-lettered: {}",
-                verdict.reason.as_str()
-            );
-        }
-        Ok(())
     }
+}
 
-    fn publish(
+impl Inner {
+    async fn send(
         &self,
         record: &Record,
         verdict: &Verdict,
         judge: &Provenance,
-    ) -> impl Future<Output = Result<cdr_kafka::Delivery, cdr_kafka::PublishError>> + Send + use<>
-    {
-        let message = DeadLetter {
+    ) -> Result<(), WorkerError> {
+        if !self.consumer.is_current(record.id) {
+            return Ok(());
+        }
+        let letter = self.letter(record, verdict, judge);
+        self.publish(&letter.encode())
+            .await
+            .map_err(|source| self.undelivered(source))?;
+        self.consumer.settle([record.id], Outcome::DeadLettered);
+        self.stats.dead_lettered(verdict.reason);
+        tracing::warn!(
+            event = "record_dead_lettered",
+            raw_id = record
+                .key
+                .as_deref()
+                .map(|key| String::from_utf8_lossy(key).into_owned()),
+            reason = verdict.reason.as_str(),
+            field = verdict.field.as_deref(),
+            detail = verdict.detail,
+            partition = record.id.partition,
+            offset = record.id.offset,
+            "record dead-lettered: {}",
+            verdict.reason.as_str()
+        );
+        Ok(())
+    }
+
+    async fn publish(&self, message: &DeadLetterMessage) -> Result<(), PublishError> {
+        let started = Instant::now();
+        loop {
+            let delivery = self.publisher.publish(
+                &self.topic,
+                message.key.as_deref(),
+                Some(&message.payload),
+                &message.headers,
+            );
+            match delivery.await {
+                Ok(_) => return Ok(()),
+                // Nothing was sent: there is no doubt about it, only a wait.
+                Err(PublishError::QueueFull { .. })
+                    if started.elapsed() < self.delivery_timeout =>
+                {
+                    tokio::time::sleep(QUEUE_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn undelivered(&self, source: PublishError) -> WorkerError {
+        WorkerError::DeadLetter {
+            topic: self.topic.clone(),
+            source,
+        }
+    }
+
+    fn letter<'a>(
+        &'a self,
+        record: &'a Record,
+        verdict: &'a Verdict,
+        judge: &'a Provenance,
+    ) -> DeadLetter<'a> {
+        DeadLetter {
             key: record.key.as_deref(),
             payload: record.payload.as_deref(),
             reason: verdict.reason,
@@ -125,13 +181,6 @@ impl DeadLetters {
             }),
             replay_count: record.replay_count,
         }
-        .encode();
-        self.publisher.publish(
-            &self.topic,
-            message.key.as_deref(),
-            Some(&message.payload),
-            &message.headers,
-        )
     }
 }
 

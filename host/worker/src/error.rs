@@ -1,14 +1,19 @@
 //! Why a worker stops before it was told to. In every case nothing was advanced
 //! beyond what is settled.
 
+use crate::settings::Contradiction;
 use cdr_kafka::PublishError;
 use cdr_kafka::{CloseError, ConsumerError, ConsumerFailure};
 use cdr_store::StoreError;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Why a worker stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
+    /// Settings that can't work together.
+    #[error(transparent)]
+    Settings(#[from] Contradiction),
     /// The consumer could not be started.
     #[error(transparent)]
     Consumer(#[from] ConsumerError),
@@ -24,6 +29,19 @@ pub enum WorkerError {
         topic: String,
         /// Why.
         source: PublishError,
+    },
+    /// A dead letter that is too large for its topic could not be kept whole.
+    #[error(
+        "a dead letter is too large for {topic}, and its whole could not be written to {path} (WORKER_SPOOL_DIR); \
+         stopped without advancing anything: {source}"
+    )]
+    Spool {
+        /// The dead-letter topic.
+        topic: String,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
     },
     /// ClickHouse can take no batch at all.
     #[error("the ClickHouse set-up is broken; stopped without advancing anything: {0}")]
@@ -44,12 +62,15 @@ pub enum WorkerError {
     #[error("the Kafka consumer ended unexpectedly")]
     ConsumerGone,
     /// Not everything was settled in time.
-    #[error("not everything was settled within {budget:.0?} of the signal to stop: {detail}")]
+    #[error(
+        "{in_flight} records were not settled within {budget:.0?} of the signal to stop (WORKER_SHUTDOWN_TIMEOUT_SECONDS); \
+         they are not committed and are consumed again"
+    )]
     NotDrained {
         /// The time that was given.
         budget: Duration,
-        /// What was left.
-        detail: String,
+        /// Records without an outcome.
+        in_flight: u64,
     },
     /// The end was not in order.
     #[error(transparent)]

@@ -1,11 +1,15 @@
-//! One insert, to its end: retried, bisected, or given up.
+//! One insert, to its end: retried, split, isolated, or given up.
 //!
 //! ```text
 //!   insert ─ ok ─────────────▶ inserted
 //!     │ transient: again, after 500 ms, 1 s, 2 s … used up ─▶ dead letters (or again, for ever)
+//!     │ too large: halves, down to a small part; that one counts as transient
 //!     │ data: halves, until a row stands alone ─────────────▶ dead letter
 //!     └ set-up: stop, commit nothing
 //! ```
+//!
+//! The parts of a batch share one budget of retries: a server that is away is
+//! waited for once, not once a part. A part that goes in renews it.
 
 use crate::config::ExhaustedPolicy;
 use crate::error::WorkerError;
@@ -16,7 +20,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 /// The longest pause between attempts that go on for ever.
-const MAX_PAUSE: Duration = Duration::from_secs(30);
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+/// A batch that is over a limit is split into no more parts than this…
+const MAX_PARTS: usize = 16;
+/// …unless its parts are still larger than so many rows.
+const LARGE_PART: usize = 64;
 
 /// What takes blocks: ClickHouse, or a fake that fails as ClickHouse can't be
 /// made to.
@@ -35,6 +44,16 @@ impl InsertBlock for Store {
     }
 }
 
+/// Who waits for an insert.
+pub trait Watch: Send + Sync {
+    /// An attempt failed, and there will be another.
+    fn retried(&self, error: &StoreError);
+
+    /// Whether anyone still wants these rows here: their partitions may have
+    /// gone to another worker, which inserts them itself.
+    fn is_wanted(&self, rows: Range<usize>) -> bool;
+}
+
 /// How the rows of a batch ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Inserted {
@@ -42,6 +61,8 @@ pub struct Inserted {
     pub inserted: Vec<Range<usize>>,
     /// Rows that it did not take, and why.
     pub refused: Vec<(Range<usize>, String)>,
+    /// Rows that were given up because nobody wanted them any more.
+    pub abandoned: Vec<Range<usize>>,
 }
 
 /// How to go about failures.
@@ -53,7 +74,44 @@ pub struct Persistence {
     pub exhausted: ExhaustedPolicy,
 }
 
-/// Inserts a batch. Every row of it ends as inserted or refused.
+impl Persistence {
+    fn pauses(&self) -> Box<dyn Iterator<Item = Duration> + Send> {
+        let retry = RetryPolicy {
+            max_delay: self.retry.max_delay.min(MAX_PAUSE),
+            ..self.retry
+        };
+        match self.exhausted {
+            ExhaustedPolicy::DeadLetter => Box::new(retry.delays()),
+            ExhaustedPolicy::Pause => Box::new(retry.delays_without_end()),
+        }
+    }
+}
+
+/// What to do about an attempt that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Retry,
+    Split,
+    Refuse,
+    Stop,
+}
+
+impl Step {
+    /// For a part of `rows` rows of a batch of `batch` rows.
+    fn after(class: ErrorClass, rows: usize, batch: usize) -> Self {
+        match class {
+            ErrorClass::Setup => Step::Stop,
+            ErrorClass::Transient => Step::Retry,
+            ErrorClass::TooLarge if rows > (batch / MAX_PARTS).clamp(1, LARGE_PART) => Step::Split,
+            // Small enough for any sensible limit: it is the limit that must pass.
+            ErrorClass::TooLarge => Step::Retry,
+            ErrorClass::Data if rows > 1 => Step::Split,
+            ErrorClass::Data => Step::Refuse,
+        }
+    }
+}
+
+/// Inserts a batch. Every row of it ends as inserted, refused or abandoned.
 ///
 /// # Errors
 /// [`WorkerError::Setup`]: no batch can succeed; none of these rows is settled.
@@ -62,7 +120,7 @@ pub async fn insert_rows(
     rows: &Rows,
     token: &DedupToken,
     persistence: Persistence,
-    on_retry: impl Fn(&StoreError),
+    watch: &impl Watch,
 ) -> Result<Inserted, WorkerError> {
     let mut result = Inserted::default();
     // Parts yet to be inserted, the next one last.
@@ -71,22 +129,48 @@ pub async fn insert_rows(
         .then_some(whole_batch)
         .into_iter()
         .collect();
+    let mut pauses = persistence.pauses();
     while let Some(range) = todo.pop() {
-        let whole = range.len() == rows.len();
-        let (block, part_token) = part(rows, token, range.clone(), whole)?;
-        match insert_block(store, &block, &part_token, persistence, &on_retry).await {
-            Ok(()) => result.inserted.push(range),
-            Err(error) => match error.class {
-                ErrorClass::Setup => return Err(WorkerError::Setup(error)),
-                ErrorClass::Data | ErrorClass::TooLarge if range.len() > 1 => {
+        // The same bytes under the same token at each attempt.
+        let (block, part_token) = part(rows, token, range.clone())?;
+        loop {
+            let Err(error) = store.insert(&block, &part_token).await else {
+                pauses = persistence.pauses();
+                result.inserted.push(range);
+                break;
+            };
+            match Step::after(error.class, range.len(), rows.len()) {
+                Step::Stop => return Err(WorkerError::Setup(error)),
+                Step::Split => {
                     let middle = range.start + range.len() / 2;
                     todo.push(middle..range.end);
                     todo.push(range.start..middle);
+                    break;
                 }
-                _ => {
+                Step::Refuse => {
                     result.refused.push((range, error.to_string()));
+                    break;
                 }
-            },
+                Step::Retry => {}
+            }
+            let Some(pause) = pauses.next() else {
+                result.refused.push((range, error.to_string()));
+                break;
+            };
+            watch.retried(&error);
+            tracing::warn!(
+                event = "insert_retried",
+                rows = block.rows(),
+                class = error.class.tag(),
+                pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
+                error = %error,
+                "ClickHouse did not take a batch; trying again"
+            );
+            tokio::time::sleep(pause).await;
+            if !watch.is_wanted(range.clone()) {
+                result.abandoned.push(range);
+                break;
+            }
         }
     }
     Ok(result)
@@ -96,53 +180,14 @@ fn part(
     rows: &Rows,
     token: &DedupToken,
     range: Range<usize>,
-    whole: bool,
 ) -> Result<(EncodedBlock, DedupToken), BlockError> {
-    if whole {
+    if range.len() == rows.len() {
         Ok((EncodedBlock::new(rows)?, token.clone()))
     } else {
         Ok((
             EncodedBlock::new(&rows.slice(range.clone()))?,
             token.rows(range),
         ))
-    }
-}
-
-/// One block, with retries: the same bytes under the same token each time.
-async fn insert_block(
-    store: &impl InsertBlock,
-    block: &EncodedBlock,
-    token: &DedupToken,
-    persistence: Persistence,
-    on_retry: &impl Fn(&StoreError),
-) -> Result<(), StoreError> {
-    let retry = RetryPolicy {
-        max_delay: persistence.retry.max_delay.min(MAX_PAUSE),
-        ..persistence.retry
-    };
-    let mut pauses: Box<dyn Iterator<Item = Duration> + Send> = match persistence.exhausted {
-        ExhaustedPolicy::DeadLetter => Box::new(retry.delays()),
-        ExhaustedPolicy::Pause => Box::new(retry.delays_without_end()),
-    };
-    loop {
-        match store.insert(block, token).await {
-            Ok(()) => return Ok(()),
-            Err(error) if error.class != ErrorClass::Transient => return Err(error),
-            Err(error) => {
-                let Some(pause) = pauses.next() else {
-                    return Err(error);
-                };
-                on_retry(&error);
-                tracing::warn!(
-                    event = "insert_retried",
-                    rows = block.rows(),
-                    pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-                    error = %error,
-                    "ClickHouse did not take a batch; trying again"
-                );
-                tokio::time::sleep(pause).await;
-            }
-        }
     }
 }
 
@@ -162,6 +207,8 @@ mod tests {
         /// Attempts that fail before any succeeds.
         transient: Mutex<u32>,
         setup: bool,
+        /// Blocks of more rows are over a limit.
+        limit: usize,
         seen: Mutex<Vec<(Vec<u8>, String)>>,
     }
 
@@ -171,8 +218,38 @@ mod tests {
                 bad: bad.iter().copied().collect(),
                 transient: Mutex::new(transient),
                 setup,
+                limit: usize::MAX,
                 seen: Mutex::default(),
             }
+        }
+    }
+
+    /// Counts retries; wants rows for so many of them.
+    struct Waits {
+        retries: Mutex<u32>,
+        patience: u32,
+    }
+
+    impl Waits {
+        fn for_ever() -> Self {
+            Self {
+                retries: Mutex::new(0),
+                patience: u32::MAX,
+            }
+        }
+
+        fn retries(&self) -> u32 {
+            *self.retries.lock().unwrap()
+        }
+    }
+
+    impl Watch for Waits {
+        fn retried(&self, _: &StoreError) {
+            *self.retries.lock().unwrap() += 1;
+        }
+
+        fn is_wanted(&self, _: Range<usize>) -> bool {
+            self.retries() < self.patience
         }
     }
 
@@ -195,6 +272,9 @@ mod tests {
                 .push((block.body().to_vec(), token.to_string()));
             if self.setup {
                 return Err(error(ErrorClass::Setup));
+            }
+            if block.rows() > self.limit {
+                return Err(error(ErrorClass::TooLarge));
             }
             {
                 let mut left = self.transient.lock().unwrap();
@@ -249,7 +329,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn exactly_the_bad_rows_are_refused() {
         let fake = Fake::new(&[3, 4, 11], 0, false);
-        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, |_| {})
+        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &Waits::for_ever())
             .await
             .unwrap();
         let refused: Vec<_> = result
@@ -265,15 +345,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_retry_sends_the_same_bytes_under_the_same_token() {
         let fake = Fake::new(&[], 3, false);
-        let retries = Mutex::new(0);
+        let waits = Waits::for_ever();
         let started = tokio::time::Instant::now();
-        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, |_| {
-            *retries.lock().unwrap() += 1;
-        })
-        .await
-        .unwrap();
+        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &waits)
+            .await
+            .unwrap();
         assert_eq!(result.inserted, vec![0..16]);
-        assert_eq!(*retries.lock().unwrap(), 3);
+        assert_eq!(waits.retries(), 3);
         assert_eq!(started.elapsed(), Duration::from_millis(500 + 1000 + 2000));
         let seen = fake.seen.lock().unwrap();
         assert_eq!(seen.len(), 4);
@@ -283,7 +361,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn used_up_attempts_refuse_the_whole_batch() {
         let fake = Fake::new(&[], 4, false);
-        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, |_| {})
+        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &Waits::for_ever())
             .await
             .unwrap();
         assert!(result.inserted.is_empty());
@@ -297,7 +375,7 @@ mod tests {
             exhausted: ExhaustedPolicy::Pause,
             ..ONCE
         };
-        let result = insert_rows(&fake, &rows(0..16), &token(), pause, |_| {})
+        let result = insert_rows(&fake, &rows(0..16), &token(), pause, &Waits::for_ever())
             .await
             .unwrap();
         assert_eq!(result.inserted, vec![0..16]);
@@ -306,8 +384,78 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_broken_set_up_blames_no_record() {
         let fake = Fake::new(&[], 0, true);
-        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, |_| {}).await;
+        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &Waits::for_ever()).await;
         assert!(matches!(result, Err(WorkerError::Setup(_))));
         assert_eq!(fake.seen.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_over_a_limit_goes_in_by_parts() {
+        let fake = Fake {
+            limit: 5,
+            ..Fake::new(&[], 0, false)
+        };
+        let waits = Waits::for_ever();
+        let started = tokio::time::Instant::now();
+        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &waits)
+            .await
+            .unwrap();
+        assert_eq!(result.inserted, [0..4, 4..8, 8..12, 12..16]);
+        assert_eq!(waits.retries(), 0);
+        assert!(started.elapsed().is_zero(), "smaller parts need no pause");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_that_no_part_respects_blames_no_row() {
+        let fake = Fake {
+            limit: 0,
+            ..Fake::new(&[], 0, false)
+        };
+        let started = tokio::time::Instant::now();
+        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &Waits::for_ever())
+            .await
+            .unwrap();
+        assert!(result.inserted.is_empty());
+        let refused: usize = result.refused.iter().map(|(range, _)| range.len()).sum();
+        assert_eq!(refused, 16);
+        // One budget for the batch, not one a part.
+        assert_eq!(started.elapsed(), Duration::from_millis(500 + 1000 + 2000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rows_that_nobody_wants_any_more_are_given_up() {
+        let fake = Fake::new(&[], 1000, false);
+        let pause = Persistence {
+            exhausted: ExhaustedPolicy::Pause,
+            ..ONCE
+        };
+        let waits = Waits {
+            patience: 7,
+            ..Waits::for_ever()
+        };
+        let result = insert_rows(&fake, &rows(0..16), &token(), pause, &waits)
+            .await
+            .unwrap();
+        assert_eq!(result.abandoned, vec![0..16]);
+        assert_eq!(waits.retries(), 7);
+        assert!(result.inserted.is_empty() && result.refused.is_empty());
+    }
+
+    #[test]
+    fn splitting_for_a_limit_ends_at_a_small_part_and_for_data_at_a_row() {
+        for (rows, batch, step) in [
+            (16, 16, Step::Split),
+            (2, 16, Step::Split),
+            (1, 16, Step::Retry),
+            (63, 1000, Step::Split),
+            (62, 1000, Step::Retry),
+            (65, 1_000_000, Step::Split),
+            (64, 1_000_000, Step::Retry),
+        ] {
+            let found = Step::after(ErrorClass::TooLarge, rows, batch);
+            assert_eq!(found, step, "{rows} of {batch}");
+        }
+        assert_eq!(Step::after(ErrorClass::Data, 2, 1000), Step::Split);
+        assert_eq!(Step::after(ErrorClass::Data, 1, 1000), Step::Refuse);
     }
 }

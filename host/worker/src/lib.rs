@@ -15,13 +15,18 @@
 //! error means (`cdr_store::error`), serving vendors (`cdr-api`).
 
 pub mod batcher;
+mod buffer;
 pub mod config;
 pub mod convert;
 mod dead_letters;
 mod error;
+mod flush;
 pub mod insert;
+mod metrics;
 mod pipeline;
+pub mod progress;
 mod run;
+pub mod settings;
 mod stats;
 
 pub use config::{ExhaustedPolicy, WorkerArgs};

@@ -2,36 +2,25 @@
 //! settled. One task runs it; inserts and dead letters are tasks of their own.
 
 use crate::batcher::{Action, Batcher};
+use crate::buffer::{Buffer, Waiting};
 use crate::convert;
 use crate::dead_letters::{DeadLetters, Verdict, now_ms};
 use crate::error::WorkerError;
-use crate::insert::{Persistence, insert_rows};
+use crate::flush::Flush;
+use crate::insert::Persistence;
 use crate::stats::Stats;
 use cdr_kafka::ConsumerEvent;
 use cdr_kafka::RawConsumer;
 use cdr_kafka::consumer::Record;
 use cdr_kafka::dead_letter::FailureReason;
-use cdr_kafka::ledger::{Outcome, RecordId};
 use cdr_plugin_host::{Batch, Normalized, Normalizer};
-use cdr_store::{Column, ColumnSpec, DedupToken, OffsetRange, Rows, Store, TableSpec};
-use std::collections::{BTreeMap, VecDeque};
+use cdr_store::{Column, ColumnSpec, Rows, Store, TableSpec};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-/// A record that waits, and since when.
-struct Waiting {
-    record: Record,
-    since: Instant,
-}
-
-/// Rows that wait to be inserted, with the records that they were made from.
-struct Buffer {
-    columns: Vec<Column>,
-    records: Vec<Waiting>,
-}
 
 /// The pipeline of one worker.
 pub(crate) struct Pipeline {
@@ -44,6 +33,8 @@ struct State {
     specs: Arc<[ColumnSpec]>,
     pending: VecDeque<Waiting>,
     buffer: Buffer,
+    /// Partitions that are to be given back as soon as nothing of them waits.
+    leaving: BTreeSet<i32>,
     inserts: JoinSet<Result<(), WorkerError>>,
     deliveries: JoinSet<Result<(), WorkerError>>,
 }
@@ -72,10 +63,8 @@ impl Pipeline {
             state: State {
                 specs,
                 pending: VecDeque::new(),
-                buffer: Buffer {
-                    columns: Vec::new(),
-                    records: Vec::new(),
-                },
+                buffer: Buffer::default(),
+                leaving: BTreeSet::new(),
                 inserts: JoinSet::new(),
                 deliveries: JoinSet::new(),
             },
@@ -96,7 +85,8 @@ impl Pipeline {
                 self.state.inserts.len(),
             );
             let mut deadline = None;
-            match self.parts.batcher.next(Instant::now(), draining) {
+            let hurry = draining || self.is_awaited();
+            match self.parts.batcher.next(Instant::now(), hurry) {
                 Action::Normalize(count) => {
                     self.normalize(count).await?;
                     continue;
@@ -145,32 +135,69 @@ impl Pipeline {
             && self.parts.consumer.status().totals.in_flight == 0
     }
 
+    /// Whether something waits here of a partition that is to be given back.
+    fn is_awaited(&self) -> bool {
+        let leaving = &self.state.leaving;
+        let pending = self.state.pending.iter();
+        !leaving.is_empty()
+            && pending
+                .chain(self.state.buffer.records())
+                .any(|waiting| leaving.contains(&waiting.record.id.partition))
+    }
+
     fn on_event(&mut self, event: ConsumerEvent) -> Result<(), WorkerError> {
         match event {
             ConsumerEvent::Fatal(failure) => Err(failure.into()),
-            ConsumerEvent::Revoked { partitions, .. } => {
-                // Another worker has them now. Rows already made go in all the
-                // same: they are the same rows there.
-                let kept: VecDeque<Waiting> = std::mem::take(&mut self.state.pending)
-                    .into_iter()
-                    .filter(|waiting| !partitions.contains(&waiting.record.id.partition))
-                    .collect();
-                self.state.pending = kept;
-                self.recount_pending();
+            ConsumerEvent::Revoking { partitions, .. } => {
+                self.state.leaving.extend(partitions);
                 Ok(())
             }
-            ConsumerEvent::Assigned { .. } | ConsumerEvent::Revoking { .. } => Ok(()),
+            ConsumerEvent::Revoked { partitions, .. } => {
+                for partition in &partitions {
+                    self.state.leaving.remove(partition);
+                }
+                self.drop_what_is_gone()
+            }
+            ConsumerEvent::Assigned { .. } => Ok(()),
         }
     }
 
-    fn take(&mut self, record: Record) {
-        // Its partition may be another worker's by now.
-        if !self.parts.consumer.is_current(record.id) {
-            return;
+    /// Another worker has these records now, or this one under a new assignment:
+    /// they are consumed again, so they and their rows are dropped together.
+    fn drop_what_is_gone(&mut self) -> Result<(), WorkerError> {
+        let consumer = Arc::clone(&self.parts.consumer);
+        self.state
+            .pending
+            .retain(|waiting| consumer.is_current(waiting.record.id));
+        self.recount_pending();
+        let dropped = self
+            .state
+            .buffer
+            .retain(|record| consumer.is_current(record.id))?;
+        if dropped {
+            let left = self.state.buffer.records().iter();
+            self.parts
+                .batcher
+                .rows_left(left.map(|waiting| (waiting.record.bytes(), waiting.since)));
         }
-        let since = Instant::now();
-        self.parts.batcher.consumed(record.bytes(), since);
-        self.state.pending.push_back(Waiting { record, since });
+        Ok(())
+    }
+
+    /// Takes a record, and what else has come, as far as there is room.
+    fn take(&mut self, record: Record) {
+        let mut next = Some(record);
+        while let Some(record) = next {
+            // Its partition may be another worker's by now.
+            if self.parts.consumer.is_current(record.id) {
+                let since = Instant::now();
+                self.parts.batcher.consumed(record.bytes(), since);
+                self.state.pending.push_back(Waiting { record, since });
+            }
+            if !self.parts.batcher.has_room() {
+                return;
+            }
+            next = self.parts.records.try_recv().ok();
+        }
     }
 
     fn recount_pending(&mut self) {
@@ -244,21 +271,13 @@ impl Pipeline {
         for part in normalized.parts {
             // The host's columns stand behind the normalizer's.
             let columns = convert::columns(&specs, part.columns)?;
-            if self.state.buffer.columns.is_empty() {
-                self.state.buffer.columns = columns;
-            } else {
-                for (column, more) in self.state.buffer.columns.iter_mut().zip(columns) {
-                    column.append(more)?;
-                }
+            let records: Vec<Waiting> = part.rows.iter().filter_map(|&row| take(row)).collect();
+            for waiting in &records {
+                self.parts
+                    .batcher
+                    .row(waiting.record.bytes(), waiting.since);
             }
-            for row in part.rows {
-                if let Some(waiting) = take(row) {
-                    self.parts
-                        .batcher
-                        .row(waiting.record.bytes(), waiting.since);
-                    self.state.buffer.records.push(waiting);
-                }
-            }
+            self.state.buffer.push(columns, records)?;
         }
 
         if !rejected.is_empty() {
@@ -273,11 +292,7 @@ impl Pipeline {
 
     /// Starts the insert of the buffered rows.
     fn flush(&mut self) -> Result<(), WorkerError> {
-        let records: Vec<Record> = std::mem::take(&mut self.state.buffer.records)
-            .into_iter()
-            .map(|waiting| waiting.record)
-            .collect();
-        let mut columns = std::mem::take(&mut self.state.buffer.columns);
+        let (mut columns, records) = self.state.buffer.take();
         self.parts.batcher.flushed();
         let provenance = self.parts.normalizer.provenance().clone();
         columns.push(Column::millis(
@@ -286,86 +301,20 @@ impl Pipeline {
         columns.push(Column::repeat_millis(now_ms(), records.len()));
         columns.push(Column::repeat_category(&provenance.version, records.len())?);
         let rows = Rows::new(Arc::clone(&self.state.specs), columns)?;
-        let token = DedupToken::new(
-            &self.parts.topic,
-            &offset_ranges(&records),
-            &provenance.digest,
-        );
-
-        let store = Arc::clone(&self.parts.store);
-        let consumer = Arc::clone(&self.parts.consumer);
-        let dead_letters = self.parts.dead_letters.clone();
-        let stats = Arc::clone(&self.parts.stats);
-        let persistence = self.parts.persistence;
-        self.state.inserts.spawn(async move {
-            let started = Instant::now();
-            let result = insert_rows(&*store, &rows, &token, persistence, |error| {
-                stats.retried(&error.to_string());
-            })
-            .await?;
-            let acknowledged = now_ms();
-            for range in result.inserted {
-                let part = &records[range];
-                consumer.settle(ids(part), Outcome::Inserted);
-                stats.inserted(part.iter().map(|record| {
-                    let since = record.timestamp_ms.unwrap_or(acknowledged);
-                    (acknowledged - since) as f64 / 1000.0
-                }));
-                tracing::info!(
-                    event = "batch_inserted",
-                    rows = part.len(),
-                    millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-                    "rows inserted"
-                );
-            }
-            for (range, detail) in result.refused {
-                tracing::error!(
-                    event = "batch_dead_lettered",
-                    rows = range.len(),
-                    error = detail,
-                    "ClickHouse did not take rows; their records are dead-lettered"
-                );
-                let verdict = Verdict {
-                    reason: FailureReason::NormalizationError,
-                    field: None,
-                    detail,
-                };
-                let refused = records[range]
-                    .iter()
-                    .map(|record| (record.clone(), verdict.clone()))
-                    .collect();
-                dead_letters.send(refused, &provenance).await?;
-            }
-            stats.batch_ended(started.elapsed().as_secs_f64());
-            Ok(())
-        });
+        let flush = Flush {
+            rows,
+            records,
+            topic: self.parts.topic.clone(),
+            normalizer: provenance,
+            store: Arc::clone(&self.parts.store),
+            consumer: Arc::clone(&self.parts.consumer),
+            dead_letters: self.parts.dead_letters.clone(),
+            stats: Arc::clone(&self.parts.stats),
+            persistence: self.parts.persistence,
+        };
+        self.state.inserts.spawn(flush.run());
         Ok(())
     }
-}
-
-fn ids(records: &[Record]) -> Vec<RecordId> {
-    records.iter().map(|record| record.id).collect()
-}
-
-/// The offsets that a batch covers, by partition.
-fn offset_ranges(records: &[Record]) -> Vec<OffsetRange> {
-    let mut ranges: BTreeMap<i32, OffsetRange> = BTreeMap::new();
-    for record in records {
-        let (partition, offset) = (record.id.partition, record.id.offset);
-        let timestamp = record.timestamp_ms.unwrap_or(0);
-        let range = ranges.entry(partition).or_insert(OffsetRange {
-            partition,
-            first: offset,
-            last: offset,
-            first_timestamp: timestamp,
-        });
-        if offset < range.first {
-            range.first = offset;
-            range.first_timestamp = timestamp;
-        }
-        range.last = range.last.max(offset);
-    }
-    ranges.into_values().collect()
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -3,20 +3,21 @@
 use crate::batcher::Batcher;
 use crate::config::WorkerArgs;
 use crate::convert;
-use crate::dead_letters::DeadLetters;
+use crate::dead_letters::{self, DeadLetters};
 use crate::error::WorkerError;
 use crate::insert::Persistence;
 use crate::pipeline::{Parts, Pipeline};
+use crate::progress::{Sighting, Stall, Watchdog};
+use crate::settings::{LAST_COMMIT, Surroundings};
 use crate::stats::Stats;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use cdr_kafka::consumer::{ConsumerConfig, Started};
+use cdr_kafka::ledger::Counts;
 use cdr_kafka::{KafkaArgs, KafkaConfig, Publisher, PublisherConfig, RawConsumer};
 use cdr_plugin_host::Normalizer;
-use cdr_store::{
-    ErrorClass, ProvisionError, RetryPolicy, Store, TableLayout, TableSpec, provision,
-};
+use cdr_store::{ErrorClass, ProvisionError, Store, TableLayout, TableSpec, provision};
 use cdr_telemetry::health::Health;
 use cdr_telemetry::http::{self, ServeOptions};
 use cdr_telemetry::metrics::Metrics;
@@ -34,9 +35,6 @@ const STORE_POLL: Duration = Duration::from_secs(1);
 /// How long the polling thread may be silent before this process counts as stuck.
 const POLL_SILENCE: Duration = Duration::from_secs(30);
 
-/// Time for the last commit of a worker that fails.
-const LAST_COMMIT: Duration = Duration::from_secs(2);
-
 /// How often gauges and health are brought up to date.
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -53,6 +51,8 @@ pub struct WorkerConfig {
     pub store: Store,
     /// The normalizer.
     pub normalizer: Normalizer,
+    /// Memory that a call of it may use, in bytes.
+    pub sandbox_memory: u64,
 }
 
 /// What `/internal/stats` and the gauges are read from.
@@ -79,7 +79,13 @@ pub async fn run(
         kafka,
         store,
         normalizer,
+        sandbox_memory,
     } = config;
+    args.check(Surroundings {
+        delivery_timeout: kafka_args.delivery_timeout(),
+        insert_timeout: store.config().insert_timeout,
+        sandbox_memory,
+    })?;
     let instance = args.instance();
     let stats = Arc::new(
         Stats::new(metrics.registry()).map_err(|error| WorkerError::Http(error.to_string()))?,
@@ -119,8 +125,9 @@ pub async fn run(
         kafka_args.kafka_raw_topic.clone(),
         kafka_args.kafka_consumer_group.clone(),
     );
-    consumer_config.session_timeout = Duration::from_secs(args.kafka_session_timeout_seconds);
-    consumer_config.max_poll_interval = Duration::from_secs(args.kafka_max_poll_interval_seconds);
+    consumer_config.session_timeout = args.session_timeout();
+    consumer_config.max_poll_interval = args.max_poll_interval();
+    consumer_config.revoke_budget = args.revoke_timeout();
     consumer_config.rejoin_without_partitions =
         (args.kafka_rejoin_seconds > 0).then(|| Duration::from_secs(args.kafka_rejoin_seconds));
     // Enough that batches in flight never starve the next one.
@@ -145,14 +152,15 @@ pub async fn run(
         },
     )
     .map_err(|error| WorkerError::Consumer(error.into()))?;
-    let dead_letters = DeadLetters::new(
+    let dead_letters = DeadLetters::from(dead_letters::Inner {
         publisher,
-        Arc::clone(&consumer),
-        Arc::clone(&stats),
-        &kafka_args.kafka_raw_topic,
-        &kafka_args.kafka_dlq_topic,
-        &instance,
-    );
+        consumer: Arc::clone(&consumer),
+        stats: Arc::clone(&stats),
+        source_topic: kafka_args.kafka_raw_topic.clone(),
+        topic: kafka_args.kafka_dlq_topic.clone(),
+        instance: instance.clone(),
+        delivery_timeout: kafka_args.delivery_timeout(),
+    });
     let pipeline = Pipeline::new(
         Parts {
             consumer: Arc::clone(&consumer),
@@ -163,10 +171,7 @@ pub async fn run(
             dead_letters,
             stats,
             persistence: Persistence {
-                retry: RetryPolicy {
-                    max_attempts: args.ch_retry_max_attempts,
-                    ..RetryPolicy::default()
-                },
+                retry: args.retry(),
                 exhausted: args.ch_exhausted_policy,
             },
             batches_in_flight: args.batches_in_flight as usize,
@@ -184,12 +189,15 @@ pub async fn run(
         "records are consumed"
     );
 
-    let watch = tokio::spawn(watch(Arc::clone(&shared), health.clone()));
-    let outcome = drained(pipeline, &consumer, &shutdown, args.shutdown_timeout()).await;
+    let watchdog = Watchdog::new(args.progress_timeout());
+    let watch = tokio::spawn(watch(Arc::clone(&shared), health.clone(), watchdog));
+    let (outcome, deadline) =
+        drained(pipeline, &consumer, &shutdown, args.shutdown_timeout()).await;
     watch.abort();
     health.set_ready(COMPONENT, Err("stopping".to_owned()));
     served.request();
-    server.stopped().await;
+    // A courtesy to whoever is asking just now; it must not make the end late.
+    let _ = tokio::time::timeout_at(deadline.into(), server.stopped()).await;
     if outcome.is_ok() {
         tracing::info!(
             event = "worker_stopped",
@@ -199,43 +207,49 @@ pub async fn run(
     outcome
 }
 
-/// Runs the pipeline; once a shutdown is requested, it and the last commit have
-/// `budget` in all.
+/// Runs the pipeline to its end; once a shutdown is requested, it, the last
+/// commit and leaving the group have `budget` in all. Returns how it ended, and
+/// until when everything else must have.
 async fn drained(
     pipeline: Pipeline,
     consumer: &RawConsumer,
     shutdown: &Shutdown,
     budget: Duration,
-) -> Result<(), WorkerError> {
+) -> (Result<(), WorkerError>, Instant) {
     let mut running = std::pin::pin!(pipeline.run(shutdown.token().clone()));
     let early = tokio::select! {
         outcome = &mut running => Some(outcome),
         () = shutdown.requested() => None,
     };
-    let asked = Instant::now();
-    match early {
-        Some(Err(error)) => {
-            // What is settled is committed and the group is left, so that the
-            // partitions are free at once; the error stays the news.
-            if !matches!(error, WorkerError::Kafka(_)) {
-                let _ = consumer.close(LAST_COMMIT).await;
-            }
-            return Err(error);
-        }
-        Some(Ok(())) => {}
+    let deadline = Instant::now() + budget;
+    let outcome = match early {
+        Some(outcome) => outcome,
         None => {
-            tokio::time::timeout(budget, running)
-                .await
-                .map_err(|_| WorkerError::NotDrained {
-                    budget,
-                    detail: format!("{:?}", consumer.status().totals),
-                })??
+            let reserve = LAST_COMMIT.min(budget / 2);
+            match tokio::time::timeout(budget - reserve, running).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(WorkerError::NotDrained {
+                    budget: budget - reserve,
+                    in_flight: consumer.status().totals.in_flight,
+                }),
+            }
         }
-    }
-    let left = budget
-        .saturating_sub(asked.elapsed())
-        .max(Duration::from_secs(1));
-    Ok(consumer.close(left).await?)
+    };
+    // What is settled is committed and the group is left, so that the partitions
+    // are free at once, however this ends. A consumer that failed can do neither.
+    let left = deadline.saturating_duration_since(Instant::now());
+    let closed = match &outcome {
+        Ok(()) => consumer.close(left).await,
+        Err(WorkerError::Kafka(_)) => Ok(()),
+        Err(_) => {
+            let _ = consumer.close(left.min(LAST_COMMIT)).await;
+            Ok(())
+        }
+    };
+    (
+        outcome.and_then(|()| closed.map_err(WorkerError::from)),
+        deadline,
+    )
 }
 
 /// Waits until ClickHouse answers, and checks that the table fits.
@@ -278,26 +292,86 @@ async fn wait_for_table(store: &Store, table: &TableSpec) -> Result<(), WorkerEr
 }
 
 /// Keeps gauges and liveness up to date.
-async fn watch(shared: Arc<Shared>, health: Health) {
+async fn watch(shared: Arc<Shared>, health: Health, mut watchdog: Watchdog) {
     let mut ticks = tokio::time::interval(REFRESH);
+    let mut told = String::new();
     loop {
         ticks.tick().await;
         let Some(consumer) = shared.consumer.get() else {
             continue;
         };
-        shared.stats.refresh(consumer);
-        let silent = consumer.status().polled_ago;
+        let unbalanced = shared.stats.refresh(consumer);
+        let stalls = watchdog.look(Instant::now(), &sightings(consumer));
+        let reasons = liveness(consumer, &unbalanced, &stalls);
+        shared.stats.stalled(stalls);
+        let kind: Vec<_> = reasons.iter().map(|(kind, _)| kind.as_str()).collect();
+        let kind = kind.join(" ");
+        let text: Vec<_> = reasons.iter().map(|(_, text)| text.as_str()).collect();
+        let text = text.join("; ");
+        // Once, not every second.
+        if kind != told {
+            if kind.is_empty() {
+                tracing::info!(event = "worker_gets_on", "the worker makes progress again");
+            } else {
+                tracing::error!(
+                    event = "worker_stuck",
+                    "the worker makes no progress: {text}"
+                );
+            }
+            told = kind;
+        }
         health.set_live(
             COMPONENT,
-            if silent < POLL_SILENCE {
+            if reasons.is_empty() {
                 Ok(())
             } else {
-                Err(format!(
-                    "the Kafka consumer has not polled for {silent:.0?}"
-                ))
+                Err(text)
             },
         );
     }
+}
+
+/// What the watchdog looks at.
+fn sightings(consumer: &RawConsumer) -> Vec<Sighting> {
+    let lag = consumer.lag();
+    consumer
+        .status()
+        .partitions
+        .iter()
+        .map(|view| Sighting {
+            partition: view.partition,
+            generation: view.generation,
+            committed: view.committed,
+            lag: lag.get(&view.partition).map(|lag| lag.lag),
+        })
+        .collect()
+}
+
+/// Every reason why this process does not count as live: what kind it is, for
+/// comparison, and a sentence.
+fn liveness(
+    consumer: &RawConsumer,
+    unbalanced: &[(i32, Counts)],
+    stalls: &[Stall],
+) -> Vec<(String, String)> {
+    let mut reasons = Vec::new();
+    let silent = consumer.status().polled_ago;
+    if silent >= POLL_SILENCE {
+        reasons.push((
+            "poll".to_owned(),
+            format!("the Kafka consumer has not polled for {silent:.0?}"),
+        ));
+    }
+    for (partition, counts) in unbalanced {
+        reasons.push((
+            format!("balance-{partition}"),
+            format!("the records of partition {partition} don't add up: {counts:?}"),
+        ));
+    }
+    for stall in stalls {
+        reasons.push((format!("stall-{}", stall.partition), stall.to_string()));
+    }
+    reasons
 }
 
 async fn internal_stats(State(shared): State<Arc<Shared>>) -> Json<Value> {

@@ -10,7 +10,7 @@ use crate::context::give_back;
 use crate::failure::{CloseError, ConsumerEvent};
 
 /// How much longer a revoked partition is kept for its last commit.
-pub(crate) const REVOKE_COMMIT_GRACE: Duration = Duration::from_secs(3);
+pub const REVOKE_COMMIT_GRACE: Duration = Duration::from_secs(3);
 
 /// A revocation that is not answered yet.
 pub(super) struct Revoking {

@@ -225,11 +225,11 @@ async fn drained(
     let outcome = match early {
         Some(outcome) => outcome,
         None => {
-            let reserve = LAST_COMMIT.min(budget / 2);
-            match tokio::time::timeout(budget - reserve, running).await {
+            let settling = budget.saturating_sub(LAST_COMMIT);
+            match tokio::time::timeout(settling, running).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(WorkerError::NotDrained {
-                    budget: budget - reserve,
+                    budget: settling,
                     in_flight: consumer.status().totals.in_flight,
                 }),
             }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Topics and group of a system under test.
+#[derive(Clone)]
 pub struct Names {
     pub raw: String,
     pub dlq: String,
@@ -69,6 +70,22 @@ pub async fn post_all(api: &str, samples: &[Sample]) -> u64 {
     accepted
 }
 
+/// The oracle: in total and by partition, nothing is unaccounted for.
+pub fn balanced(stats: &Value) {
+    let check = |counts: &Value| {
+        let count = |name: &str| counts[name].as_u64().unwrap_or(0);
+        assert_eq!(
+            count("consumed"),
+            count("inserted") + count("dead_lettered") + count("in_flight") + count("given_back"),
+            "{stats}"
+        );
+    };
+    check(stats);
+    for partition in stats["partitions"].as_array().into_iter().flatten() {
+        check(&partition["counts"]);
+    }
+}
+
 impl Subject {
     /// Puts records onto the topic past the API.
     pub async fn inject(&self, samples: &[Sample]) {
@@ -100,20 +117,49 @@ impl Subject {
         serde_json::from_slice(&body).unwrap()
     }
 
+    /// The worker's stats, once they are as wanted; the equation holds each time.
+    pub async fn stats_when(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let started = Instant::now();
+        loop {
+            let stats = self.worker_stats().await;
+            balanced(&stats);
+            if wanted(&stats) {
+                return stats;
+            }
+            assert!(started.elapsed() < PATIENCE, "never {what}: {stats}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Status and body of a path of a host.
+    pub async fn get(&self, url: &str) -> (u16, String) {
+        let (status, body) = HttpClient::new().get(url).await.unwrap();
+        (status.as_u16(), String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Committed offsets, by partition; 0 where there is none.
+    pub async fn committed(&self) -> BTreeMap<i32, i64> {
+        let committed = cdr_kafka::admin::committed_offsets(
+            &self.kafka,
+            &self.names.group,
+            &self.names.raw,
+            PATIENCE,
+        )
+        .await
+        .unwrap();
+        committed
+            .into_iter()
+            .map(|(partition, next)| (partition, next.unwrap_or(0)))
+            .collect()
+    }
+
     /// Waits until so many records were consumed and all of them are settled.
     pub async fn settled(&self, consumed: u64) -> Value {
         let started = Instant::now();
         loop {
             let stats = self.worker_stats().await;
+            balanced(&stats);
             let count = |name: &str| stats[name].as_u64().unwrap_or(0);
-            assert_eq!(
-                count("consumed"),
-                count("inserted")
-                    + count("dead_lettered")
-                    + count("in_flight")
-                    + count("given_back"),
-                "{stats}"
-            );
             if count("consumed") >= consumed && count("in_flight") == 0 {
                 assert_eq!(count("consumed"), consumed, "{stats}");
                 return stats;

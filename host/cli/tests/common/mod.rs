@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod bed;
 #[path = "../../src/http_client.rs"]
 pub mod http_client;
 pub mod judge;

@@ -101,6 +101,21 @@ pub fn good(i: u64, now: u64) -> (Value, Expected) {
     (record, expected)
 }
 
+/// Good records, numbers `from` to `to`, and their rows.
+pub fn goods(from: u64, to: u64) -> (Vec<Sample>, Vec<Expected>) {
+    let now = now_s();
+    (from..to)
+        .map(|i| {
+            let (record, row) = good(i, now);
+            let sample = Sample {
+                payload: serde_json::to_vec(&record).unwrap(),
+                fate: Fate::Row(row.clone()),
+            };
+            (sample, row)
+        })
+        .unzip()
+}
+
 fn sample(record: &Value, fate: Fate) -> Sample {
     Sample {
         payload: serde_json::to_vec(record).unwrap(),

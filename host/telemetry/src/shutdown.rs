@@ -10,6 +10,9 @@ use tokio_util::sync::CancellationToken;
 /// The exit code when a second signal cuts the drain short.
 const EXIT_INTERRUPTED: i32 = 130;
 
+/// The exit code of a process that does not end by itself.
+const EXIT_OVERDUE: i32 = 1;
+
 /// A request to stop, shared by all clones.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
@@ -42,6 +45,33 @@ impl Shutdown {
         Shutdown {
             token: self.token.child_token(),
         }
+    }
+
+    /// Ends the process with exit code 1 when it still runs `budget` after the
+    /// request: for what no deadline inside it can see, a runtime or a foreign
+    /// thread that is stuck. It should never be needed.
+    ///
+    /// Call it within a tokio runtime.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn enforce(&self, budget: std::time::Duration) -> std::io::Result<()> {
+        let token = self.token.clone();
+        let runtime = tokio::runtime::Handle::current();
+        std::thread::Builder::new()
+            .name("shutdown-guard".to_owned())
+            .spawn(move || {
+                runtime.block_on(token.cancelled());
+                // A thread of its own, which sleeps whatever the others do.
+                std::thread::sleep(budget);
+                tracing::error!(
+                    event = "shutdown_overdue",
+                    "still running {budget:?} after the request to stop: ending by force; \
+                     what was not settled is consumed again"
+                );
+                std::process::exit(EXIT_OVERDUE);
+            })?;
+        Ok(())
     }
 
     /// The token itself, for code that takes one.

@@ -55,3 +55,33 @@ fn the_first_signal_drains_and_the_second_ends() {
         );
     }
 }
+
+/// Set in the process that gets stuck.
+const STUCK: &str = "CDR_TEST_IS_STUCK";
+
+/// Not a test by itself: a runtime whose one thread does nothing any more.
+#[tokio::test]
+async fn stuck() {
+    if std::env::var_os(STUCK).is_none() {
+        return;
+    }
+    let shutdown = cdr_telemetry::shutdown::Shutdown::new();
+    shutdown
+        .enforce(std::time::Duration::from_millis(10))
+        .expect("a thread");
+    shutdown.request();
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_process_that_is_stuck_ends_all_the_same_and_not_with_success() {
+    let status = Command::new(std::env::current_exe().expect("this binary"))
+        .args(["--exact", "stuck", "--nocapture"])
+        .env(STUCK, "yes")
+        .stdout(Stdio::null())
+        .status()
+        .expect("started");
+    assert_eq!(status.code(), Some(1));
+}

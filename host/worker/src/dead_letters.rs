@@ -192,3 +192,119 @@ pub fn now_ms() -> i64 {
         .and_then(|elapsed| i64::try_from(elapsed.as_millis()).ok())
         .unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    //! On librdkafka's mock broker: a queue that is full, and a topic that
+    //! refuses, can't be had from a real one at will.
+
+    use super::*;
+    use cdr_kafka::consumer::{ConsumerConfig, Started};
+    use cdr_kafka::{KafkaConfig, PublisherConfig};
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::DefaultProducerContext;
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+    const RAW: &str = "cdr.raw";
+    const DLQ: &str = "cdr.raw.dlq";
+
+    struct Bed {
+        mock: MockCluster<'static, DefaultProducerContext>,
+        letters: DeadLetters,
+        consumer: Arc<RawConsumer>,
+        records: Vec<(Record, Verdict)>,
+    }
+
+    fn judge() -> Provenance {
+        Provenance {
+            name: "cdr-normalizer".to_owned(),
+            version: "1.0.0".to_owned(),
+            digest: "ab".repeat(32),
+            file_digest: String::new(),
+            settings_digest: String::new(),
+        }
+    }
+
+    /// So many records, consumed and judged, and a producer with room for so
+    /// many dead letters.
+    async fn bed(count: usize, room: u32) -> Bed {
+        let mock = MockCluster::new(1).unwrap();
+        mock.create_topic(RAW, 1, 1).unwrap();
+        mock.create_topic(DLQ, 1, 1).unwrap();
+        let kafka = KafkaConfig::plaintext(mock.bootstrap_servers());
+        let raw = Publisher::new(&kafka, PublisherConfig::default()).unwrap();
+        for delivery in (0..count)
+            .map(|i| raw.publish(RAW, None, Some(format!("{{bad {i}").as_bytes()), &[]))
+            .collect::<Vec<_>>()
+        {
+            delivery.await.unwrap();
+        }
+        let Started {
+            consumer,
+            records: mut taken,
+            ..
+        } = RawConsumer::start(&kafka, ConsumerConfig::new(RAW, "g")).unwrap();
+        let consumer = Arc::new(consumer);
+        let mut records = Vec::new();
+        while records.len() < count {
+            let record = tokio::time::timeout(PATIENCE, taken.recv()).await;
+            let verdict = Verdict {
+                reason: FailureReason::MalformedJson,
+                field: None,
+                detail: "not JSON".to_owned(),
+            };
+            records.push((record.unwrap().unwrap(), verdict));
+        }
+        let delivery_timeout = Duration::from_secs(5);
+        let publisher = PublisherConfig {
+            delivery_timeout,
+            max_queued_records: room,
+            ..PublisherConfig::default()
+        };
+        let letters = DeadLetters::from(Inner {
+            publisher: Publisher::new(&kafka, publisher).unwrap(),
+            consumer: Arc::clone(&consumer),
+            stats: Arc::new(Stats::new(&prometheus::Registry::new()).unwrap()),
+            source_topic: RAW.to_owned(),
+            topic: DLQ.to_owned(),
+            instance: "worker-1".to_owned(),
+            delivery_timeout,
+        });
+        Bed {
+            mock,
+            letters,
+            consumer,
+            records,
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn more_dead_letters_than_the_queue_holds_wait_for_room() {
+        let bed = bed(500, 3).await;
+        bed.letters.send(bed.records, &judge()).await.unwrap();
+        let totals = bed.consumer.status().totals;
+        assert_eq!((totals.dead_lettered, totals.in_flight), (500, 0));
+        let kafka = KafkaConfig::plaintext(bed.mock.bootstrap_servers());
+        let topic = cdr_kafka::admin::read_topic(&kafka, DLQ, PATIENCE).await;
+        assert_eq!(topic.unwrap().len(), 500);
+    }
+
+    /// arroyo dlq, PostHog#102639: both layers of a delivery are looked at, and
+    /// what was not acknowledged is not settled.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_dead_letter_that_is_refused_settles_nothing_and_names_its_topic() {
+        let bed = bed(1, 100).await;
+        bed.mock.request_errors(
+            RDKafkaApiKey::Produce,
+            &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED; 10],
+        );
+        let error = bed.letters.send(bed.records, &judge()).await.unwrap_err();
+        assert!(matches!(error, WorkerError::DeadLetter { .. }));
+        let text = error.to_string();
+        assert!(text.contains("was not delivered to cdr.raw.dlq"), "{text}");
+        assert!(text.contains("without advancing anything"), "{text}");
+        let totals = bed.consumer.status().totals;
+        assert_eq!((totals.dead_lettered, totals.in_flight), (0, 1));
+    }
+}

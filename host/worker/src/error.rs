@@ -78,6 +78,9 @@ pub enum WorkerError {
     /// The address could not be bound, or serving failed.
     #[error("{0}")]
     Http(String),
+    /// The operating system gave no thread.
+    #[error("could not start a thread: {0}")]
+    Thread(#[from] std::io::Error),
     /// A task of this process panicked.
     #[error("an internal task failed: {0}")]
     Task(#[from] tokio::task::JoinError),

@@ -35,6 +35,9 @@ const STORE_POLL: Duration = Duration::from_secs(1);
 /// How long the polling thread may be silent before this process counts as stuck.
 const POLL_SILENCE: Duration = Duration::from_secs(30);
 
+/// What is kept of the time for a shutdown for the process to end.
+const EXIT: Duration = Duration::from_secs(2);
+
 /// How often gauges and health are brought up to date.
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -86,6 +89,7 @@ pub async fn run(
         insert_timeout: store.config().insert_timeout,
         sandbox_memory,
     })?;
+    shutdown.enforce(args.shutdown_timeout())?;
     let instance = args.instance();
     let stats = Arc::new(
         Stats::new(metrics.registry()).map_err(|error| WorkerError::Http(error.to_string()))?,
@@ -221,7 +225,7 @@ async fn drained(
         outcome = &mut running => Some(outcome),
         () = shutdown.requested() => None,
     };
-    let deadline = Instant::now() + budget;
+    let deadline = Instant::now() + budget.saturating_sub(EXIT);
     let outcome = match early {
         Some(outcome) => outcome,
         None => {

@@ -6,8 +6,8 @@ use crate::insert::MAX_PAUSE;
 use cdr_store::RetryPolicy;
 use std::time::Duration;
 
-/// What is kept of the time for a shutdown for the last commit and for leaving
-/// the group.
+/// What is kept of the time for a shutdown for the last commit, for leaving the
+/// group, and for the process to end.
 pub(crate) const LAST_COMMIT: Duration = Duration::from_secs(5);
 
 /// How much memory a call of a normalizer needs a byte of payloads: the

@@ -116,7 +116,7 @@ impl System {
             exe,
             run: config.data.join("run"),
             logs: config.logs,
-            env: environment(&parts, &config.normalizer),
+            env: environment(&parts, &config.normalizer, &config.data),
         };
         let (worker, worker_addr) = hosts.start("worker", config.worker_listen, &[]).await?;
         let stats = format!("http://{worker_addr}/internal/stats");
@@ -267,7 +267,11 @@ fn read(path: &Path) -> Option<String> {
 }
 
 /// What both hosts are told beside their own addresses.
-fn environment(parts: &Embedded, normalizer: &NormalizerArgs) -> Vec<(OsString, OsString)> {
+fn environment(
+    parts: &Embedded,
+    normalizer: &NormalizerArgs,
+    data: &Path,
+) -> Vec<(OsString, OsString)> {
     let sandbox = &normalizer.sandbox;
     let mut env: Vec<(OsString, OsString)> = vec![
         (
@@ -287,6 +291,7 @@ fn environment(parts: &Embedded, normalizer: &NormalizerArgs) -> Vec<(OsString, 
             "KAFKA_MAX_POLL_INTERVAL_SECONDS".into(),
             MAX_POLL_INTERVAL_S.into(),
         ),
+        ("WORKER_SPOOL_DIR".into(), data.join("spool").into()),
         ("CLICKHOUSE_URL".into(), parts.clickhouse_url().into()),
         ("CLICKHOUSE_USER".into(), parts.clickhouse_user().into()),
         (

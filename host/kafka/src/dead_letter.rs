@@ -14,26 +14,30 @@
 //! - any other UTF-8 is a JSON string;
 //! - anything else is base64, and the header `cdr-payload-encoding` says so.
 //!
+//! A payload that its topic does not take is cut there, and kept whole in a file:
+//! see [`DeadLetter::encode_truncated`] and [`SpooledDeadLetter`].
+//!
 //! Where the record came from and who judged it are headers: see
 //! [`crate::headers`]. The key is that of the record.
 
-use std::collections::HashSet;
+mod embed;
+mod envelope;
+mod oversized;
+
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use time::format_description::FormatItem;
 use time::macros::format_description;
 
 use crate::headers;
+use embed::is_embeddable;
+pub use envelope::{Envelope, EnvelopeError};
+pub use oversized::{SpoolError, SpooledDeadLetter};
 
-/// Bytes of `detail` that are kept.
+/// Bytes of `detail`, and of the name of a field, that are kept.
 pub const MAX_DETAIL_BYTES: usize = 2048;
-
-/// Levels of nesting of a payload that is embedded; common readers stop at 128,
-/// and the envelope is one of them.
-const MAX_DEPTH: usize = 126;
 
 /// With this, every envelope starts.
 const PREFIX: &[u8] = b"{\"original_payload\":";
@@ -149,8 +153,8 @@ impl DeadLetter<'_> {
     pub fn encode(&self) -> DeadLetterMessage {
         let raw = self.payload.unwrap_or_default();
         let mut out = Vec::with_capacity(raw.len() + 256);
-        out.extend_from_slice(PREFIX);
         let mut encoding = self.payload.is_none().then_some(headers::ENCODING_NULL);
+        out.extend_from_slice(PREFIX);
         match std::str::from_utf8(raw) {
             Ok(text) if is_embeddable(text) => out.extend_from_slice(raw),
             Ok(text) => push_string(&mut out, text),
@@ -159,23 +163,28 @@ impl DeadLetter<'_> {
                 push_string(&mut out, &BASE64.encode(raw));
             }
         }
-        out.extend_from_slice(b",\"failure_reason\":");
-        push_string(&mut out, self.reason.as_str());
-        out.extend_from_slice(b",\"failed_field\":");
-        match self.failed_field {
-            Some(field) => push_string(&mut out, field),
-            None => out.extend_from_slice(b"null"),
-        }
-        out.extend_from_slice(b",\"failed_at\":");
-        push_string(&mut out, &iso_8601(self.failed_at_ms));
-        out.extend_from_slice(b",\"worker_instance\":");
-        push_string(&mut out, self.worker_instance);
-        out.push(b'}');
+        self.push_rest(&mut out);
         DeadLetterMessage {
             key: self.key.map(<[u8]>::to_vec),
             payload: out,
             headers: self.headers(encoding),
         }
+    }
+
+    /// What stands behind the payload.
+    fn push_rest(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",\"failure_reason\":");
+        push_string(out, self.reason.as_str());
+        out.extend_from_slice(b",\"failed_field\":");
+        match self.failed_field {
+            Some(field) => push_string(out, bounded(field)),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"failed_at\":");
+        push_string(out, &iso_8601(self.failed_at_ms));
+        out.extend_from_slice(b",\"worker_instance\":");
+        push_string(out, self.worker_instance);
+        out.push(b'}');
     }
 
     fn headers(&self, encoding: Option<&str>) -> Vec<(&'static str, String)> {
@@ -202,80 +211,6 @@ impl DeadLetter<'_> {
     }
 }
 
-/// An envelope as it was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Envelope {
-    /// Exactly the payload of the record; none for a tombstone.
-    pub original_payload: Option<Vec<u8>>,
-    /// The word for the reason, whatever it is.
-    pub failure_reason: String,
-    /// The field that failed.
-    pub failed_field: Option<String>,
-    /// ISO 8601, UTC.
-    pub failed_at: String,
-    /// Which worker says so.
-    pub worker_instance: String,
-}
-
-/// A dead letter that can't be read.
-#[derive(Debug, thiserror::Error)]
-pub enum EnvelopeError {
-    /// It is not an envelope of this project.
-    #[error("not a dead-letter envelope: {0}")]
-    NotAnEnvelope(String),
-    /// The payload is not base64 though the header says so.
-    #[error("original_payload is not base64, though header cdr-payload-encoding says so: {0}")]
-    Base64(#[from] base64::DecodeError),
-}
-
-#[derive(serde::Deserialize)]
-struct Fields {
-    failure_reason: String,
-    failed_field: Option<String>,
-    failed_at: String,
-    worker_instance: String,
-}
-
-impl Envelope {
-    /// Reads an envelope; `encoding` is the header `cdr-payload-encoding`.
-    pub fn decode(message: &[u8], encoding: Option<&str>) -> Result<Self, EnvelopeError> {
-        let foreign = |reason: &dyn fmt::Display| EnvelopeError::NotAnEnvelope(reason.to_string());
-        let fields: Fields = serde_json::from_slice(message).map_err(|e| foreign(&e))?;
-        // The payload is cut out of the message, not parsed and printed again.
-        let rest = message
-            .strip_prefix(PREFIX)
-            .ok_or_else(|| foreign(&"it does not start with original_payload"))?;
-        let mut values =
-            serde_json::Deserializer::from_slice(rest).into_iter::<serde::de::IgnoredAny>();
-        match values.next() {
-            Some(Ok(_)) => {}
-            Some(Err(error)) => return Err(foreign(&error)),
-            None => return Err(foreign(&"original_payload has no value")),
-        }
-        let raw = rest
-            .get(..values.byte_offset())
-            .ok_or_else(|| foreign(&"original_payload has no end"))?;
-        let original_payload = if encoding == Some(headers::ENCODING_NULL) {
-            None
-        } else if raw.first() == Some(&b'"') {
-            let text: String = serde_json::from_slice(raw).map_err(|e| foreign(&e))?;
-            Some(match encoding {
-                Some(headers::ENCODING_BASE64) => BASE64.decode(text)?,
-                _ => text.into_bytes(),
-            })
-        } else {
-            Some(raw.to_vec())
-        };
-        Ok(Envelope {
-            original_payload,
-            failure_reason: fields.failure_reason,
-            failed_field: fields.failed_field,
-            failed_at: fields.failed_at,
-            worker_instance: fields.worker_instance,
-        })
-    }
-}
-
 fn push_string(out: &mut Vec<u8>, text: &str) {
     // Writing a string to memory can't fail; a Value prints itself without error.
     out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
@@ -299,94 +234,4 @@ fn iso_8601(ms: i64) -> String {
         .ok()
         .and_then(|at| at.format(ISO_8601_MS).ok())
         .unwrap_or_default()
-}
-
-/// Whether `text` is a JSON object that every reader understands alike and that
-/// comes out of an envelope byte for byte.
-fn is_embeddable(text: &str) -> bool {
-    if !text.starts_with('{') || !text.ends_with('}') {
-        return false;
-    }
-    let mut reader = serde_json::Deserializer::from_str(text);
-    Unambiguous { depth: MAX_DEPTH }
-        .deserialize(&mut reader)
-        .is_ok()
-        && reader.end().is_ok()
-}
-
-/// Walks a JSON value and fails on doubled keys and on more than `depth` levels.
-/// Lone surrogates and infinite numbers fail in the reader itself.
-#[derive(Clone, Copy)]
-struct Unambiguous {
-    depth: usize,
-}
-
-impl Unambiguous {
-    fn inner<E: serde::de::Error>(self) -> Result<Self, E> {
-        match self.depth.checked_sub(1) {
-            Some(depth) => Ok(Unambiguous { depth }),
-            None => Err(E::custom("too deep")),
-        }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Unambiguous {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        reader.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Unambiguous {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<(), E> {
-        match number.is_finite() {
-            true => Ok(()),
-            false => Err(E::custom("not finite")),
-        }
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<(), A::Error> {
-        let inner = self.inner()?;
-        while values.next_element_seed(inner)?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
-        let inner = self.inner()?;
-        let mut seen = HashSet::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            if !seen.insert(key) {
-                return Err(serde::de::Error::custom("doubled key"));
-            }
-            entries.next_value_seed(inner)?;
-        }
-        Ok(())
-    }
 }

@@ -33,6 +33,9 @@ pub struct PublisherConfig {
     pub max_queued_records: u32,
     /// Bytes queued or in flight.
     pub max_queued_bytes: u64,
+    /// Bytes of one record above which the client refuses it without asking the
+    /// broker (`message.max.bytes`).
+    pub max_message_bytes: u32,
 }
 
 impl Default for PublisherConfig {
@@ -42,6 +45,7 @@ impl Default for PublisherConfig {
             linger: Duration::from_millis(5),
             max_queued_records: 100_000,
             max_queued_bytes: 256 << 20,
+            max_message_bytes: 1_000_000,
         }
     }
 }
@@ -273,6 +277,13 @@ fn create(
             "queue.buffering.max.kbytes",
             (config.max_queued_bytes / 1024)
                 .clamp(1, 2_147_483_647)
+                .to_string(),
+        )
+        .set(
+            "message.max.bytes",
+            config
+                .max_message_bytes
+                .clamp(1000, 1_000_000_000)
                 .to_string(),
         )
         // A missing topic is named before the delivery timeout hides it.

@@ -9,6 +9,7 @@
 //! ```
 
 use crate::error::WorkerError;
+use crate::spool::Spool;
 use crate::stats::Stats;
 use cdr_kafka::consumer::Record;
 use cdr_kafka::dead_letter::{DeadLetter, DeadLetterMessage, FailureReason, Judge};
@@ -25,6 +26,10 @@ const UNDER_WAY: usize = 1000;
 
 /// Pause before a full queue is tried again.
 const QUEUE_PAUSE: Duration = Duration::from_millis(20);
+
+/// What a cut dead letter keeps of its payload, in bytes, the first size that
+/// the topic takes.
+const CUTS: [usize; 4] = [256 << 10, 32 << 10, 4 << 10, 0];
 
 /// Why a record is dead-lettered.
 #[derive(Debug, Clone)]
@@ -59,6 +64,8 @@ pub struct Inner {
     pub instance: String,
     /// How long a delivery may take, and so the wait for room in the queue.
     pub delivery_timeout: Duration,
+    /// For those that are too large.
+    pub spool: Spool,
 }
 
 impl From<Inner> for DeadLetters {
@@ -104,9 +111,10 @@ impl Inner {
             return Ok(());
         }
         let letter = self.letter(record, verdict, judge);
-        self.publish(&letter.encode())
-            .await
-            .map_err(|source| self.undelivered(source))?;
+        match self.publish(&letter.encode()).await {
+            Err(PublishError::TooLarge { .. }) => self.send_cut(&letter).await?,
+            delivered => delivered.map_err(|source| self.undelivered(source))?,
+        }
         self.consumer.settle([record.id], Outcome::DeadLettered);
         self.stats.dead_lettered(verdict.reason);
         tracing::warn!(
@@ -124,6 +132,49 @@ impl Inner {
             verdict.reason.as_str()
         );
         Ok(())
+    }
+
+    /// The whole to a file first, then what the topic takes of it.
+    async fn send_cut(&self, letter: &DeadLetter<'_>) -> Result<(), WorkerError> {
+        let file = self
+            .spool
+            .keep(letter, &self.topic)
+            .await
+            .map_err(|(path, source)| WorkerError::Spool {
+                topic: self.topic.clone(),
+                path,
+                source,
+            })?;
+        let mut refused = None;
+        for bytes in CUTS {
+            match self
+                .publish(&letter.encode_truncated(bytes, &file.name))
+                .await
+            {
+                Ok(()) => {
+                    self.stats.oversized();
+                    tracing::error!(
+                        event = "dead_letter_oversized",
+                        topic = self.topic,
+                        partition = letter.source_partition,
+                        offset = letter.source_offset,
+                        bytes = letter.payload.map_or(0, <[u8]>::len),
+                        kept_bytes = bytes,
+                        file = %file.path.display(),
+                        "a dead letter is larger than {} takes: the topic has its beginning, {} the whole",
+                        self.topic,
+                        file.path.display()
+                    );
+                    return Ok(());
+                }
+                Err(error @ PublishError::TooLarge { .. }) => refused = Some(error),
+                Err(error) => return Err(self.undelivered(error)),
+            }
+        }
+        match refused {
+            Some(error) => Err(self.undelivered(error)),
+            None => Ok(()),
+        }
     }
 
     async fn publish(&self, message: &DeadLetterMessage) -> Result<(), PublishError> {
@@ -200,6 +251,8 @@ mod tests {
 
     use super::*;
     use cdr_kafka::consumer::{ConsumerConfig, Started};
+    use cdr_kafka::dead_letter::{Envelope, SpooledDeadLetter};
+    use cdr_kafka::headers;
     use cdr_kafka::{KafkaConfig, PublisherConfig};
     use rdkafka::mocking::MockCluster;
     use rdkafka::producer::DefaultProducerContext;
@@ -214,6 +267,7 @@ mod tests {
         letters: DeadLetters,
         consumer: Arc<RawConsumer>,
         records: Vec<(Record, Verdict)>,
+        spool: tempfile::TempDir,
     }
 
     fn judge() -> Provenance {
@@ -256,6 +310,7 @@ mod tests {
             };
             records.push((record.unwrap().unwrap(), verdict));
         }
+        let spool = tempfile::tempdir().unwrap();
         let delivery_timeout = Duration::from_secs(5);
         let publisher = PublisherConfig {
             delivery_timeout,
@@ -270,8 +325,10 @@ mod tests {
             topic: DLQ.to_owned(),
             instance: "worker-1".to_owned(),
             delivery_timeout,
+            spool: Spool::open(spool.path()).unwrap(),
         });
         Bed {
+            spool,
             mock,
             letters,
             consumer,
@@ -304,6 +361,45 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("was not delivered to cdr.raw.dlq"), "{text}");
         assert!(text.contains("without advancing anything"), "{text}");
+        let totals = bed.consumer.status().totals;
+        assert_eq!((totals.dead_lettered, totals.in_flight), (0, 1));
+    }
+
+    fn refuse_as_too_large(bed: &Bed, times: usize) {
+        let refusal = RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+        bed.mock
+            .request_errors(RDKafkaApiKey::Produce, &vec![refusal; times]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_dead_letter_that_is_too_large_is_cut_there_and_whole_in_a_file() {
+        let bed = bed(1, 100).await;
+        // The whole, and the first of the cut ones.
+        refuse_as_too_large(&bed, 2);
+        bed.letters.send(bed.records, &judge()).await.unwrap();
+        let totals = bed.consumer.status().totals;
+        assert_eq!((totals.dead_lettered, totals.in_flight), (1, 0));
+        let kafka = KafkaConfig::plaintext(bed.mock.bootstrap_servers());
+        let topic = cdr_kafka::admin::read_topic(&kafka, DLQ, PATIENCE)
+            .await
+            .unwrap();
+        assert_eq!(topic.len(), 1);
+        let name = topic[0].header(headers::SPOOL_FILE).unwrap();
+        let content = std::fs::read(bed.spool.path().join(name)).unwrap();
+        let whole = SpooledDeadLetter::decode(&content).unwrap();
+        assert_eq!(whole.topic, DLQ);
+        let envelope = Envelope::decode(&whole.message.payload, None).unwrap();
+        assert_eq!(envelope.original_payload.unwrap(), b"{bad 0");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn without_a_place_for_the_whole_nothing_is_settled() {
+        let bed = bed(1, 100).await;
+        refuse_as_too_large(&bed, 1);
+        std::fs::remove_dir(bed.spool.path()).unwrap();
+        let error = bed.letters.send(bed.records, &judge()).await.unwrap_err();
+        assert!(matches!(error, WorkerError::Spool { .. }), "{error}");
+        assert!(error.to_string().contains("WORKER_SPOOL_DIR"), "{error}");
         let totals = bed.consumer.status().totals;
         assert_eq!((totals.dead_lettered, totals.in_flight), (0, 1));
     }

@@ -30,6 +30,17 @@ pub enum WorkerError {
         /// Why.
         source: PublishError,
     },
+    /// There is no folder for dead letters that are too large for their topic.
+    #[error(
+        "the folder {path} for dead letters that are too large for their topic can't be used: {source}; \
+         set WORKER_SPOOL_DIR to one that this user can write"
+    )]
+    SpoolDir {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A dead letter that is too large for its topic could not be kept whole.
     #[error(
         "a dead letter is too large for {topic}, and its whole could not be written to {path} (WORKER_SPOOL_DIR); \

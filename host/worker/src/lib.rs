@@ -27,6 +27,7 @@ mod pipeline;
 pub mod progress;
 mod run;
 pub mod settings;
+mod spool;
 mod stats;
 
 pub use config::{ExhaustedPolicy, WorkerArgs};

@@ -9,6 +9,7 @@ use crate::insert::Persistence;
 use crate::pipeline::{Parts, Pipeline};
 use crate::progress::{Sighting, Stall, Watchdog};
 use crate::settings::{LAST_COMMIT, Surroundings};
+use crate::spool::Spool;
 use crate::stats::Stats;
 use axum::extract::State;
 use axum::routing::get;
@@ -34,6 +35,10 @@ const STORE_POLL: Duration = Duration::from_secs(1);
 
 /// How long the polling thread may be silent before this process counts as stuck.
 const POLL_SILENCE: Duration = Duration::from_secs(30);
+
+/// No dead letter is larger: a raw record has at most about 1 MB unless its topic
+/// allows more, and six bytes for each of them if all had to be escaped.
+const MAX_DEAD_LETTER_BYTES: u32 = 64 << 20;
 
 /// What is kept of the time for a shutdown for the process to end.
 const EXIT: Duration = Duration::from_secs(2);
@@ -90,6 +95,10 @@ pub async fn run(
         sandbox_memory,
     })?;
     shutdown.enforce(args.shutdown_timeout())?;
+    let spool = Spool::open(&args.worker_spool_dir).map_err(|source| WorkerError::SpoolDir {
+        path: args.worker_spool_dir.clone(),
+        source,
+    })?;
     let instance = args.instance();
     let stats = Arc::new(
         Stats::new(metrics.registry()).map_err(|error| WorkerError::Http(error.to_string()))?,
@@ -152,6 +161,8 @@ pub async fn run(
         &kafka,
         PublisherConfig {
             delivery_timeout: kafka_args.delivery_timeout(),
+            // The topic says what it takes, not this client.
+            max_message_bytes: MAX_DEAD_LETTER_BYTES,
             ..PublisherConfig::default()
         },
     )
@@ -164,6 +175,7 @@ pub async fn run(
         topic: kafka_args.kafka_dlq_topic.clone(),
         instance: instance.clone(),
         delivery_timeout: kafka_args.delivery_timeout(),
+        spool,
     });
     let pipeline = Pipeline::new(
         Parts {

@@ -35,10 +35,13 @@ use crate::poll::PollLoop;
 pub use crate::poll::REVOKE_COMMIT_GRACE;
 use crate::reachability::{Reach, Reachability};
 
-/// How much later than its budget the polling thread may answer a close.
-const REPLY_GRACE: Duration = Duration::from_secs(2);
-/// How long leaving the group is waited for.
-const LEAVE: Duration = Duration::from_secs(5);
+/// How much later than its budget the polling thread may answer a close, when the
+/// machine is busy.
+const REPLY_GRACE: Duration = Duration::from_secs(1);
+/// What is kept of the budget of a close for leaving the group…
+const LEAVE: Duration = Duration::from_secs(2);
+/// …and how long that is waited for if there is more.
+const LEAVE_AT_MOST: Duration = Duration::from_secs(5);
 
 /// Settings of a [`RawConsumer`].
 #[derive(Debug, Clone)]
@@ -310,10 +313,14 @@ impl RawConsumer {
         self.shared.draining.store(true, Ordering::Release);
     }
 
-    /// Commits what is settled, waits for the acknowledgement at most `budget`,
-    /// leaves the group and ends the thread (at most 7 s more). `Ok` only if every
-    /// record taken is settled and its offset committed.
+    /// Commits what is settled, waits for the acknowledgement, leaves the group
+    /// and ends the thread, all within `budget` (a second more on a busy
+    /// machine). `Ok` only if every record taken is settled and its offset
+    /// committed; leaving is a courtesy, which a group without a coordinator
+    /// does not get.
     pub async fn close(&self, budget: Duration) -> Result<(), CloseError> {
+        let deadline = tokio::time::Instant::now() + budget;
+        let committing = budget - LEAVE.min(budget / 4);
         self.drain();
         self.lag
             .lock()
@@ -323,7 +330,7 @@ impl RawConsumer {
         let (reply, replied) = oneshot::channel();
         let (left, leaving) = oneshot::channel();
         let close = Command::Close {
-            budget,
+            budget: committing,
             reply,
             left,
         };
@@ -333,14 +340,15 @@ impl RawConsumer {
                 None => stuck,
             });
         }
-        let result = match tokio::time::timeout(budget + REPLY_GRACE, replied).await {
+        let result = match tokio::time::timeout_at(deadline + REPLY_GRACE, replied).await {
             Ok(Ok(result)) => result,
             _ => return Err(stuck),
         };
         // Leaving tells the group at once, instead of after the session timeout;
         // it is a courtesy, and without a coordinator it does not end.
         if !matches!(result, Err(CloseError::Uncommitted { .. })) {
-            let _ = tokio::time::timeout(LEAVE, leaving).await;
+            let patience = deadline.min(tokio::time::Instant::now() + LEAVE_AT_MOST);
+            let _ = tokio::time::timeout_at(patience, leaving).await;
         }
         result
     }

@@ -113,7 +113,7 @@ impl Inner {
         let letter = self.letter(record, verdict, judge);
         match self.publish(&letter.encode()).await {
             Err(PublishError::TooLarge { .. }) => self.send_cut(&letter).await?,
-            delivered => delivered.map_err(|source| self.undelivered(source))?,
+            delivered => delivered.map_err(|cause| self.undelivered(cause))?,
         }
         self.consumer.settle([record.id], Outcome::DeadLettered);
         self.stats.dead_lettered(verdict.reason);
@@ -140,10 +140,10 @@ impl Inner {
             .spool
             .keep(letter, &self.topic)
             .await
-            .map_err(|(path, source)| WorkerError::Spool {
+            .map_err(|(path, cause)| WorkerError::Spool {
                 topic: self.topic.clone(),
                 path,
-                source,
+                cause,
             })?;
         let mut refused = None;
         for bytes in CUTS {
@@ -199,10 +199,10 @@ impl Inner {
         }
     }
 
-    fn undelivered(&self, source: PublishError) -> WorkerError {
+    fn undelivered(&self, cause: PublishError) -> WorkerError {
         WorkerError::DeadLetter {
             topic: self.topic.clone(),
-            source,
+            cause,
         }
     }
 

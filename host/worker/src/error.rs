@@ -22,29 +22,29 @@ pub enum WorkerError {
     Kafka(#[from] ConsumerFailure),
     /// A dead letter was not acknowledged.
     #[error(
-        "a dead letter was not delivered to {topic}; stopped without advancing anything: {source}"
+        "a dead letter was not delivered to {topic}; stopped without advancing anything: {cause}"
     )]
     DeadLetter {
         /// The dead-letter topic.
         topic: String,
         /// Why.
-        source: PublishError,
+        cause: PublishError,
     },
     /// There is no folder for dead letters that are too large for their topic.
     #[error(
-        "the folder {path} for dead letters that are too large for their topic can't be used: {source}; \
+        "the folder {path} for dead letters that are too large for their topic can't be used: {cause}; \
          set WORKER_SPOOL_DIR to one that this user can write"
     )]
     SpoolDir {
         /// The folder.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A dead letter that is too large for its topic could not be kept whole.
     #[error(
         "a dead letter is too large for {topic}, and its whole could not be written to {path} (WORKER_SPOOL_DIR); \
-         stopped without advancing anything: {source}"
+         stopped without advancing anything: {cause}"
     )]
     Spool {
         /// The dead-letter topic.
@@ -52,7 +52,7 @@ pub enum WorkerError {
         /// The file or folder.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// ClickHouse can take no batch at all.
     #[error("the ClickHouse set-up is broken; stopped without advancing anything: {0}")]

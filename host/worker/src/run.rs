@@ -95,9 +95,9 @@ pub async fn run(
         sandbox_memory,
     })?;
     shutdown.enforce(args.shutdown_timeout())?;
-    let spool = Spool::open(&args.worker_spool_dir).map_err(|source| WorkerError::SpoolDir {
+    let spool = Spool::open(&args.worker_spool_dir).map_err(|cause| WorkerError::SpoolDir {
         path: args.worker_spool_dir.clone(),
-        source,
+        cause,
     })?;
     let instance = args.instance();
     let stats = Arc::new(

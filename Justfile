@@ -40,6 +40,17 @@ test-kafka *ARGS: build
     host/kafka/apache-kafka/apache-kafka.sh fetch
     host/kafka/apache-kafka/test.sh {{ARGS}}
 
+# Rounds of crashes and outages against Apache Kafka 4 and ClickHouse, with vendors posting; needs what test-kafka needs.
+chaos ROUNDS="20" *ARGS: build
+    ./target/debug/cdr embedded fetch
+    host/kafka/apache-kafka/apache-kafka.sh fetch
+    ./target/debug/cdr-chaos --rounds {{ROUNDS}} {{ARGS}}
+
+# The same on the embedded parts: kill -9 of `cdr up` and of its children.
+chaos-up ROUNDS="10" *ARGS: build
+    ./target/debug/cdr embedded fetch
+    ./target/debug/cdr-chaos --parts embedded --rounds {{ROUNDS}} {{ARGS}}
+
 # The reference normalizer as a WebAssembly component: target/plugins/cdr-normalizer.wasm
 plugin-build: setup
     @echo "==> building the normalizer (wasm32-wasip2)"

@@ -10,6 +10,9 @@
 #
 # In DIR: pid, server.properties, kafka.log, data/. A broker that was killed is
 # started again by the same command.
+#
+# APACHE_KAFKA_ADVERTISED_PORT is the port that the broker tells its clients, of a
+# proxy in front of it for example; without it, its own.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -86,6 +89,7 @@ configure() {
   if [ -z "$port" ]; then port=$(free_port); fi
   controller=$(setting "$dir" controller)
   while [ -z "$controller" ] || [ "$controller" = "$port" ]; do controller=$(free_port); done
+  local advertised=${APACHE_KAFKA_ADVERTISED_PORT:-$port}
   cat >"$dir/server.properties" <<PROPERTIES
 # port=$port
 # controller=$controller
@@ -93,7 +97,7 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:$controller
 listeners=BROKER://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller
-advertised.listeners=BROKER://127.0.0.1:$port
+advertised.listeners=BROKER://127.0.0.1:$advertised
 listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=BROKER
 controller.listener.names=CONTROLLER
@@ -120,6 +124,8 @@ PROPERTIES
 start() {
   local dir=$1 port=$2 heap
   [[ $port =~ ^[0-9]+$ ]] || die "PORT must be a number, found $port"
+  [[ ${APACHE_KAFKA_ADVERTISED_PORT:-0} =~ ^[0-9]+$ ]] ||
+    die "APACHE_KAFKA_ADVERTISED_PORT must be a number, found $APACHE_KAFKA_ADVERTISED_PORT"
   need_java
   fetch
   mkdir -p "$dir"
@@ -178,7 +184,7 @@ stop() {
   say "stopped the broker of $dir"
 }
 
-usage() { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 case ${1:-} in
   fetch) [ $# -eq 1 ] || usage; fetch ;;

@@ -7,6 +7,7 @@ use cdr_embedded::clickhouse::library;
 use cdr_embedded::{Broker, ChildLogs, ClickHouse, PartConfig};
 use cdr_kafka::KafkaConfig;
 use rustix::process::{Pid, Signal, kill_process};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// See the module's documentation.
@@ -167,6 +168,11 @@ impl Bed {
     /// Where ClickHouse is, whether it runs or not.
     pub fn clickhouse_url(&self) -> String {
         format!("http://127.0.0.1:{}", self.clickhouse_port)
+    }
+
+    /// The same as an address.
+    pub fn clickhouse_addr(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.clickhouse_port))
     }
 
     /// Where the broker is, whether it runs or not.

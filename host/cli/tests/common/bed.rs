@@ -9,6 +9,7 @@ use cdr_kafka::KafkaConfig;
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// See the module's documentation.
 pub struct Bed {
@@ -70,7 +71,13 @@ impl Bed {
                 (Some(broker), bootstrap)
             }
         };
-        let run = std::process::id();
+        // Tests of one process may share a broker.
+        static BEDS: AtomicU32 = AtomicU32::new(0);
+        let run = format!(
+            "{}-{}",
+            std::process::id(),
+            BEDS.fetch_add(1, Ordering::Relaxed)
+        );
         let names = Names {
             raw: format!("cdr.raw.{run}"),
             dlq: format!("cdr.raw.{run}.dlq"),

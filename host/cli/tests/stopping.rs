@@ -229,3 +229,28 @@ async fn with_dead_letters_under_way_they_are_delivered_and_committed() {
     assert_eq!(subject.dead_letters().await.len(), 2001);
     worker.stop();
 }
+
+/// arroyo#143, #259: batches without a single row commit too.
+#[tokio::test(flavor = "multi_thread")]
+async fn invalid_records_alone_are_committed_and_leave_no_lag() {
+    let bed = Bed::start().await;
+    let worker = bed.worker(&[]);
+    let subject = bed.subject(&worker.url, &worker.url);
+    let bad: Vec<_> = (0..300)
+        .map(|i| Sample {
+            payload: format!("[{i}]").into_bytes(),
+            fate: Fate::DeadLetter("malformed_json"),
+        })
+        .collect();
+    subject.inject(&bad).await;
+    let stats = subject.settled(301).await;
+    assert_eq!(
+        (&stats["batches"], &stats["inserted"]),
+        (&0.into(), &0.into())
+    );
+    subject.everything_is_committed().await;
+    subject
+        .stats_when("without lag", |stats| stats["lag"] == 0)
+        .await;
+    worker.stop();
+}

@@ -11,8 +11,8 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use clickhouse::error::Error as ClientError;
-use http::{HeaderMap, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http::{Request, header};
+use http_body_util::Full;
 use hyper_util::{
     client::legacy::{Client as HyperClient, Error as HyperError, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
@@ -21,6 +21,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use url::Url;
 
 use crate::{
+    answer::{Answer, chain},
     block::EncodedBlock,
     config::{ConfigError, StoreConfig},
     error::{ErrorClass, Operation, StoreError},
@@ -33,8 +34,14 @@ use crate::{
 /// request hardly ever meets one that is just being closed.
 const POOL_IDLE: Duration = Duration::from_secs(2);
 
-/// More of an answer is not read: no message is longer.
-const MAX_ANSWER: usize = 64 * 1024;
+/// What every insert asks for, whatever the user's profile says.
+pub(crate) const INSERT_SETTINGS: [(&str, &str); 3] = [
+    ("insert_deduplicate", "1"),
+    // The answer is to come when the rows are written, not when they are queued.
+    ("async_insert", "0"),
+    // A null where none may be is an error, not a zero.
+    ("input_format_null_as_default", "0"),
+];
 
 /// A row of numbers that ClickHouse counts by, as text, and how many rows there
 /// are of it.
@@ -142,42 +149,51 @@ impl Store {
             block.rows(),
             self.table_name()
         ));
-        let config = self.config();
         let sql = insert_sql(&self.quoted_table(), block.specs());
+        // A batch consumed again may hold a record more: one on which the
+        // normalizer ran out of time the first time. Then it is another batch.
+        let sent_token = format!("{token};n={}", block.rows());
         let mut url = self.inner.url.clone();
         url.query_pairs_mut()
             .append_pair("query", &sql)
-            .append_pair("insert_deduplication_token", token.as_str())
-            .append_pair("insert_deduplicate", "1")
-            // The answer is to come when the rows are written, not when they
-            // are queued.
-            .append_pair("async_insert", "0")
+            .append_pair("insert_deduplication_token", &sent_token)
+            .extend_pairs(INSERT_SETTINGS)
             // Status and headers are then sent last, when the outcome is known.
-            .append_pair("wait_end_of_query", "1")
-            // A null where none may be is an error, not a zero.
-            .append_pair("input_format_null_as_default", "0");
-        let request = Request::post(url.as_str())
+            .append_pair("wait_end_of_query", "1");
+        let request = Request::post(url.as_str()).header(header::CONTENT_ENCODING, "lz4");
+        let limit = self.config().insert_timeout;
+        let answer = self.post(request, block.body().clone(), limit, &at).await?;
+        answer.acknowledges(block.rows(), &at)
+    }
+
+    /// Sends a request as the user and reads the answer, all within `limit`.
+    pub(crate) async fn post(
+        &self,
+        request: http::request::Builder,
+        body: Bytes,
+        limit: Duration,
+        at: &Operation,
+    ) -> Result<Answer, StoreError> {
+        let config = self.config();
+        let request = request
             .header("X-ClickHouse-User", &config.user)
             .header("X-ClickHouse-Key", config.password.reveal())
-            .header(header::CONTENT_ENCODING, "lz4")
-            .body(Full::new(block.body().clone()))
-            .map_err(|e| StoreError::request(ErrorClass::Setup, "request", e.to_string(), &at))?;
+            .body(Full::new(body))
+            .map_err(|e| StoreError::request(ErrorClass::Setup, "request", e.to_string(), at))?;
         let answer = async {
             let response = self.inner.inserts.request(request).await;
-            let (head, body) = response.map_err(|e| sending(&e, &at))?.into_parts();
-            // Where there is more, the insert was no success anyway.
-            let body = match Limited::new(body, MAX_ANSWER).collect().await {
-                Ok(body) => body.to_bytes(),
-                Err(error) if error.is::<LengthLimitError>() => Bytes::from_static(b"(too long)"),
-                Err(error) => return Err(lost(error.as_ref(), &at)),
-            };
-            judge(head.status, &head.headers, &body, block.rows(), &at)
+            let (head, body) = response.map_err(|e| sending(&e, at))?.into_parts();
+            Ok(Answer::read(head, body).await)
         };
-        let limit = config.insert_timeout;
         match tokio::time::timeout(limit, answer).await {
             Ok(result) => result,
-            Err(_) => Err(timed_out(limit, &at)),
+            Err(_) => Err(timed_out(limit, at)),
         }
+    }
+
+    /// The URL that requests go to.
+    pub(crate) fn url(&self) -> Url {
+        self.inner.url.clone()
     }
 
     /// Asks ClickHouse for its version, with the user's credentials.
@@ -277,7 +293,7 @@ impl Store {
         }
     }
 
-    fn operation(&self, what: impl Into<String>) -> Operation {
+    pub(crate) fn operation(&self, what: impl Into<String>) -> Operation {
         Operation {
             what: what.into(),
             address: self.config().address(),
@@ -288,69 +304,6 @@ impl Store {
 fn insert_sql(table: &str, specs: &[ColumnSpec]) -> String {
     let names: Vec<_> = specs.iter().map(|spec| quoted(&spec.name)).collect();
     format!("INSERT INTO {table} ({}) FORMAT Native", names.join(", "))
-}
-
-/// Whether an answer acknowledges an insert. The one place that says "success".
-fn judge(
-    status: StatusCode,
-    headers: &HeaderMap,
-    body: &[u8],
-    rows: usize,
-    at: &Operation,
-) -> Result<(), StoreError> {
-    let exception = headers
-        .get("X-ClickHouse-Exception-Code")
-        .map(|code| code.to_str().ok().and_then(|code| code.parse().ok()));
-    let from_clickhouse = headers
-        .keys()
-        .any(|name| name.as_str().starts_with("x-clickhouse-"));
-    let taken = headers
-        .get("X-ClickHouse-Summary")
-        .and_then(|summary| rows_taken(summary.as_bytes()));
-    let text = String::from_utf8_lossy(body);
-    if exception.is_some() || text.contains("DB::Exception") {
-        return Err(StoreError::exception(exception.flatten(), &text, at));
-    }
-    if status != StatusCode::OK {
-        return Err(StoreError::http(status.as_u16(), &text, at));
-    }
-    if !from_clickhouse {
-        let message = "the answer has status 200, but does not come from ClickHouse";
-        return Err(StoreError::request(
-            ErrorClass::Setup,
-            "other_server",
-            message,
-            at,
-        ));
-    }
-    let unclear = |message| {
-        Err(StoreError::request(
-            ErrorClass::Transient,
-            "unclear_answer",
-            message,
-            at,
-        ))
-    };
-    if !text.trim().is_empty() {
-        return unclear(format!(
-            "the answer has status 200, but says: {}",
-            text.trim()
-        ));
-    }
-    match taken {
-        Some(taken) if taken < rows as u64 => {
-            unclear(format!("ClickHouse acknowledged {taken} of {rows} rows"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The rows that ClickHouse read; equal to those sent also where the token made
-/// it drop them. (A request that lost its body on the way gets a 200 too.)
-fn rows_taken(summary: &[u8]) -> Option<u64> {
-    let summary: serde_json::Value = serde_json::from_slice(summary).ok()?;
-    let count = |name| summary.get(name)?.as_str()?.parse::<u64>().ok();
-    count("read_rows").max(count("written_rows"))
 }
 
 /// A request that got no answer. Always transient: what is not known may have
@@ -390,16 +343,4 @@ fn querying(error: ClientError, at: &Operation) -> StoreError {
         }
         other => StoreError::request(ErrorClass::Setup, "request", chain(&other), at),
     }
-}
-
-/// An error with its causes, since the outer ones say little.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| {
-        let cause = cause.to_string();
-        match text.contains(&cause) {
-            true => text,
-            false => format!("{text}: {cause}"),
-        }
-    })
 }

@@ -3,7 +3,10 @@
 
 use std::fmt;
 
-use crate::codes::{classify, known_name};
+use crate::{
+    advice::advice,
+    codes::{classify, known_name},
+};
 
 /// What to do about a failed insert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,33 +78,21 @@ impl fmt::Display for StoreError {
 impl StoreError {
     /// What an operator can do, where that is more than to wait.
     pub fn advice(&self) -> Option<&'static str> {
-        match (self.code, self.name.as_str()) {
-            (Some(516 | 192 | 193 | 194 | 195 | 291 | 497), _) => {
-                Some("check the user, the password and the user's grants")
-            }
-            (Some(60 | 81), _) => {
-                Some("run `cdr provision`, or check the database and table names")
-            }
-            (Some(8 | 10 | 16 | 20 | 44 | 47 | 50 | 53), _) => {
-                Some("the table does not fit the normalizer: run `cdr provision` to see where")
-            }
-            (Some(243), _) => Some("free disk space on the ClickHouse server"),
-            (None, "connect") => Some("check that ClickHouse runs there and that the URL is right"),
-            (None, "other_server") => {
-                Some("check the URL: expected ClickHouse's HTTP interface, by default on port 8123")
-            }
-            _ => None,
-        }
+        advice(self.code, &self.name, self.class)
     }
 
     /// From the text of an exception, which ClickHouse puts into the body.
     pub(crate) fn exception(header_code: Option<i32>, text: &str, at: &Operation) -> Self {
         let code = header_code.or_else(|| code_in(text));
-        let class = code.map_or(ErrorClass::Transient, |code| classify(code, text));
+        let message = message_in(text);
+        let class = code.map_or(ErrorClass::Transient, |code| classify(code, &message));
         let name = name_in(text)
             .or_else(|| code.and_then(known_name).map(str::to_owned))
             .unwrap_or_else(|| "UNKNOWN".into());
-        let message = message_in(text);
+        let message = match message.is_empty() {
+            true => "the answer has no text".to_owned(),
+            false => message,
+        };
         Self::new(class, code, name, message, at)
     }
 

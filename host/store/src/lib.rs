@@ -12,9 +12,11 @@
 //!   copies no values.
 //! - [`block`]: a batch as the exact bytes of one insert. It is encoded once; a
 //!   retry sends the same bytes again.
-//! - [`token`]: names a batch, so that ClickHouse drops its repetition.
+//! - [`token`]: names a batch, so that ClickHouse drops its repetition; [`again`]:
+//!   makes sure that it did not drop more than that.
 //! - [`schema`] and [`provision`]: the table that a list of columns needs, made
 //!   where it is missing, compared where it exists, never changed.
+//! - [`limits`]: what ClickHouse lets an insert of this user be.
 //! - [`client`]: the connection. [`error`]: what can go wrong with it; [`codes`]:
 //!   the one table of what each error of ClickHouse means for a batch;
 //!   [`retry`]: how long to wait between attempts.
@@ -29,6 +31,9 @@
 
 #![deny(missing_docs)]
 
+mod advice;
+pub mod again;
+mod answer;
 pub mod block;
 pub mod client;
 pub mod codes;
@@ -36,6 +41,7 @@ pub mod column;
 mod column_error;
 pub mod config;
 pub mod error;
+pub mod limits;
 pub mod provision;
 pub mod retry;
 pub mod rows;
@@ -43,12 +49,14 @@ pub mod schema;
 mod spec;
 pub mod token;
 
+pub use again::{MissingKey, RowKeys};
 pub use block::{BlockError, EncodedBlock};
 pub use client::{Store, StoreInfo};
 pub use column::{Blobs, Column, Values};
 pub use column_error::ColumnError;
 pub use config::{ConfigError, Password, StoreConfig};
 pub use error::{ErrorClass, StoreError};
+pub use limits::InsertLimits;
 pub use provision::{Difference, Plan, ProvisionError};
 pub use retry::RetryPolicy;
 pub use rows::Rows;

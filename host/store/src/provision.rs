@@ -7,6 +7,10 @@ use serde::Deserialize;
 
 use crate::{client::Store, error::StoreError, schema::TableSpec};
 
+/// How many blocks a table remembers, by its engine.
+const WINDOW: &str = "non_replicated_deduplication_window";
+const REPLICATED_WINDOW: &str = "replicated_deduplication_window";
+
 /// What is missing: the statements that make it, in order. None: all is there
 /// and fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +120,8 @@ pub async fn apply(store: &Store, spec: &TableSpec) -> Result<Plan, ProvisionErr
     Ok(done)
 }
 
-/// A row of `system.tables`, with the window that is in force.
+/// A row of `system.tables`, with the windows that are in force unless the table
+/// sets its own.
 #[derive(Debug, Deserialize)]
 struct FoundTable {
     engine_full: String,
@@ -124,6 +129,7 @@ struct FoundTable {
     partition_key: String,
     sorting_key: String,
     default_window: u64,
+    default_replicated_window: u64,
 }
 
 /// A row of `system.columns`.
@@ -147,7 +153,9 @@ async fn inspect_table(store: &Store, spec: &TableSpec) -> Result<Option<FoundTa
     let sql = format!(
         "SELECT engine_full, engine, partition_key, sorting_key, \
            (SELECT toUInt64OrZero(any(value)) FROM system.merge_tree_settings \
-            WHERE name = 'non_replicated_deduplication_window') AS default_window \
+            WHERE name = '{WINDOW}') AS default_window, \
+           (SELECT toUInt64OrZero(any(value)) FROM system.replicated_merge_tree_settings \
+            WHERE name = '{REPLICATED_WINDOW}') AS default_replicated_window \
          FROM system.tables WHERE database = '{database}' AND name = '{table}'"
     );
     Ok(store.query_rows(&sql).await?.into_iter().next())
@@ -183,7 +191,7 @@ fn compare(spec: &TableSpec, table: &FoundTable, columns: &[FoundColumn]) -> Vec
             });
         }
     };
-    expect("engine", layout.engine(), engine);
+    expect("engine", layout.engine(), &unreplicated(engine));
     expect(
         "partition key",
         layout.partition_key(),
@@ -192,18 +200,44 @@ fn compare(spec: &TableSpec, table: &FoundTable, columns: &[FoundColumn]) -> Vec
     expect("sorting key", layout.sorting_key(), &table.sorting_key);
     expect("TTL", layout.ttl(), clauses.ttl);
 
-    let window = clauses
-        .setting("non_replicated_deduplication_window")
-        .unwrap_or(table.default_window);
-    if window == 0 {
+    let (setting, default_window) = match is_replicated(&table.engine) {
+        true => (REPLICATED_WINDOW, table.default_replicated_window),
+        false => (WINDOW, table.default_window),
+    };
+    if clauses.setting(setting).unwrap_or(default_window) == 0 {
         differences.push(Difference {
-            what: "setting non_replicated_deduplication_window".into(),
+            what: format!("setting {setting}"),
             expected: format!("1 or more ({} in a new table)", layout.deduplication_window),
             found: "0 (a repeated insert would be written twice)".into(),
         });
     }
     differences.extend(compare_columns(spec, columns));
     differences
+}
+
+fn is_replicated(engine: &str) -> bool {
+    engine.starts_with("Replicated") || engine.starts_with("Shared")
+}
+
+/// The engine without what makes it replicated: where replicas meet is the
+/// operator's, how rows are replaced is ours.
+fn unreplicated(engine: &str) -> String {
+    let Some(plain) = ["Replicated", "Shared"]
+        .iter()
+        .find_map(|prefix| engine.strip_prefix(prefix))
+    else {
+        return engine.into();
+    };
+    let Some((name, rest)) = plain.split_once('(') else {
+        return plain.into();
+    };
+    // Path and replica are texts in quotes; what comes behind them is not.
+    let arguments = rest.trim_end_matches(')').split(", ");
+    let own: Vec<_> = arguments.skip_while(|a| a.starts_with('\'')).collect();
+    match own.is_empty() {
+        true => name.into(),
+        false => format!("{name}({})", own.join(", ")),
+    }
 }
 
 fn compare_columns(spec: &TableSpec, columns: &[FoundColumn]) -> Vec<Difference> {
@@ -301,5 +335,29 @@ fn or_none(text: &str) -> String {
     match text.is_empty() {
         true => "none".into(),
         false => text.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replicated_engine_is_compared_by_how_it_replaces_rows() {
+        for (engine, plain) in [
+            (
+                "ReplicatedReplacingMergeTree('/clickhouse/tables/{uuid}/{shard}', '{replica}', processed_at)",
+                "ReplacingMergeTree(processed_at)",
+            ),
+            (
+                "SharedReplacingMergeTree('/t', 'r', processed_at)",
+                "ReplacingMergeTree(processed_at)",
+            ),
+            ("ReplicatedMergeTree('/t', 'r')", "MergeTree"),
+            ("ReplicatedMergeTree", "MergeTree"),
+            ("ReplacingMergeTree(a, b)", "ReplacingMergeTree(a, b)"),
+        ] {
+            assert_eq!(unreplicated(engine), plain);
+        }
     }
 }

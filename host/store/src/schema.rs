@@ -40,11 +40,14 @@ impl TableLayout {
             time_column: "session_start_time".into(),
             version_column: "processed_at".into(),
             ttl_days: 90,
-            // A repetition comes soon: as a retry within seconds, or after a
-            // restart as one of the last batches before it. 1,000 blocks are
-            // minutes of full load with several workers, and a log of some
-            // 100 kB. What comes later still meets its double in the key.
-            deduplication_window: 1000,
+            // As ClickHouse's own for replicated tables. A repetition comes within
+            // about 35 s (a timeout of 30 s, pauses of 0.5 to 2 s), or after a
+            // restart (a session of 45 s). Until then others may insert: 20 inserts
+            // a second and worker, each of up to 4 months (a block is remembered by
+            // month), are 2,800 to 3,600 blocks a worker; 3 partitions are 3 workers
+            // at most. 10,000 blocks are a log of 1 to 2 MB. What comes later, under
+            // CH_EXHAUSTED_POLICY=pause, still meets its double in the key.
+            deduplication_window: 10_000,
             host_columns: vec![
                 ColumnSpec::new("received_at", ColumnType::Millis),
                 ColumnSpec::new("processed_at", ColumnType::Millis),

@@ -4,9 +4,10 @@
 //! carries the same token, and ClickHouse (with a deduplication window on the
 //! table) takes it without writing it twice. So a token must be equal exactly
 //! where the rows are: it names the topic, the offsets, when the first of them
-//! was received, and the normalizer. The time is there for a topic that was
-//! deleted and made again: its offsets begin at 0 once more, and without it the
-//! new records would be taken for the old ones and silently dropped.
+//! was received, and the normalizer; the number of rows is put behind it when a
+//! block is sent. The time is there for a topic that was deleted and made again:
+//! its offsets begin at 0 once more, and without it the new records would be
+//! taken for the old ones and silently dropped.
 
 use std::{fmt, ops::Range};
 
@@ -62,6 +63,12 @@ impl DedupToken {
     /// in rows of the whole batch, also when parts are divided further.
     pub fn rows(&self, rows: Range<usize>) -> Self {
         Self::bounded(format!("{};rows={}-{}", self.text, rows.start, rows.end))
+    }
+
+    /// For the same rows again, where the token turned out to be spent on rows
+    /// that are not there. `unique` is a number that was never used.
+    pub(crate) fn anew(&self, unique: u128) -> Self {
+        Self::bounded(format!("{};anew={unique}", self.text))
     }
 
     /// The token as it is sent.

@@ -125,12 +125,12 @@ async fn no_answer_is_transient_and_bounded() {
     assert_eq!(outcome(insert(Answer::Silence).await).2, "timeout");
     assert_eq!(outcome(insert(Answer::HangUp).await).2, "connection_lost");
     assert_eq!(
-        outcome(insert(Answer::Bytes(b"SSH-2.0\r\n")).await).2,
+        outcome(insert(Answer::Bytes(b"SSH-2.0\r\n".to_vec())).await).2,
         "connection_lost"
     );
     let cut = b"HTTP/1.1 200 OK\r\nX-ClickHouse-Query-Id: 1\r\nContent-Length: 9\r\n\r\nab";
     assert_eq!(
-        outcome(insert(Answer::Bytes(cut)).await).2,
+        outcome(insert(Answer::Bytes(cut.to_vec())).await).2,
         "connection_lost"
     );
 
@@ -165,4 +165,34 @@ async fn nobody_there_is_named_with_its_address() {
         assert!(text.contains("refused"), "{text}");
         assert!(text.contains("check that ClickHouse runs there"), "{text}");
     }
+}
+
+/// What a retry must be: the same batch under the same name, or ClickHouse
+/// would write it twice.
+#[tokio::test]
+async fn a_repeated_insert_sends_identical_bytes_and_token() {
+    let (url, requests) = false_server::start_recording(Answer::HangUp).await;
+    let block = EncodedBlock::new(&cdr_rows(1000, &[1_700_000_000])).unwrap();
+    let store = store(url);
+    for _ in 0..3 {
+        store.insert(&block, &token("a")).await.unwrap_err();
+    }
+    let requests = requests.lock().unwrap();
+    assert_eq!(requests.len(), 3);
+    assert!(requests.iter().all(|request| *request == requests[0]));
+    assert!(requests[0].ends_with(block.body()));
+    let head = String::from_utf8_lossy(&requests[0]);
+    assert!(head.contains(
+        "insert_deduplication_token=a%3B0%3A0-9%401700000000000%3Bsha256%3Atest%3Bn%3D1000&"
+    ));
+}
+
+#[tokio::test]
+async fn a_query_says_what_it_was_for() {
+    let url = false_server::start(Answer::Http("503 Service Unavailable", &[], "")).await;
+    let error = store(url).execute("DROP TABLE x").await.unwrap_err();
+    assert!(
+        error.to_string().starts_with("DROP TABLE at http://127."),
+        "{error}"
+    );
 }

@@ -8,6 +8,7 @@ use cdr_store::{
 use common::{
     Engine,
     data::{cdr_manifest, cdr_table},
+    provisioned,
 };
 
 #[test]
@@ -50,7 +51,7 @@ ENGINE = ReplacingMergeTree(processed_at)
 PARTITION BY toYYYYMM(session_start_time)
 ORDER BY (service_type, radio_access_type, cell_id, session_start_time, msisdn, cdr_id)
 TTL session_start_time + INTERVAL 90 DAY
-SETTINGS non_replicated_deduplication_window = 1000";
+SETTINGS non_replicated_deduplication_window = 10000";
     assert_eq!(spec.create_table_sql(), expected);
 }
 
@@ -159,7 +160,7 @@ async fn a_table_that_differs_is_refused_with_every_difference() {
         .replace("toYYYYMM(session_start_time)", "toDate(session_start_time)")
         .replace("ORDER BY (service_type, radio_access_type, ", "ORDER BY (")
         .replace("INTERVAL 90 DAY", "INTERVAL 30 DAY")
-        .replace("SETTINGS non_replicated_deduplication_window = 1000", "")
+        .replace("SETTINGS non_replicated_deduplication_window = 10000", "")
         .replace("`duration_s` UInt32,", "`duration_s` Int64,")
         .replace("`imsi` String,\n", "")
         .replace("`imei` String", "`imei` String MATERIALIZED ''");
@@ -182,7 +183,7 @@ async fn a_table_that_differs_is_refused_with_every_difference() {
              msisdn, cdr_id, found cell_id, session_start_time, msisdn, cdr_id",
             "TTL: expected session_start_time + toIntervalDay(90), found session_start_time + \
              toIntervalDay(30)",
-            "setting non_replicated_deduplication_window: expected 1 or more (1000 in a new \
+            "setting non_replicated_deduplication_window: expected 1 or more (10000 in a new \
              table), found 0 (a repeated insert would be written twice)",
             "type of column `duration_s`: expected UInt32, found Int64",
             "column `imsi`: expected String, found no such column",
@@ -199,4 +200,41 @@ async fn show(store: &cdr_store::Store) -> Vec<serde_json::Value> {
         .query_rows("SHOW CREATE TABLE telecom.t")
         .await
         .unwrap()
+}
+
+#[tokio::test]
+async fn a_table_that_forgets_tokens_is_named() {
+    let keeper = "<zookeeper><implementation>testkeeper</implementation></zookeeper>";
+    let engine = Engine::start_with(keeper).await;
+    let store = provisioned(&engine, "other").await;
+    let operator = engine.store_as("operator", "t");
+    let create = cdr_table("t").create_table_sql();
+    let plain = create.replace("window = 10000", "window = 0");
+    let unset = create.replace("SETTINGS non_replicated_deduplication_window = 10000", "");
+    let replicated = create
+        .replace(
+            "= ReplacingMergeTree(",
+            "= ReplicatedReplacingMergeTree('/t', 'r', ",
+        )
+        .replace(
+            "non_replicated_deduplication_window = 10000",
+            "replicated_deduplication_window = 0",
+        );
+    for (sql, setting) in [
+        (plain, "non_replicated_deduplication_window"),
+        (unset, "non_replicated_deduplication_window"),
+        (replicated, "replicated_deduplication_window"),
+    ] {
+        operator.execute(&sql).await.unwrap();
+        let error = provision::plan(&store, &cdr_table("t")).await.unwrap_err();
+        let ProvisionError::Incompatible { differences, .. } = &error else {
+            panic!("{error}");
+        };
+        let [difference] = &differences[..] else {
+            panic!("{error}");
+        };
+        assert_eq!(difference.what, format!("setting {setting}"));
+        assert!(difference.found.starts_with('0'), "{error}");
+        operator.execute("DROP TABLE telecom.t SYNC").await.unwrap();
+    }
 }

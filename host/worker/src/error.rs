@@ -66,6 +66,9 @@ pub enum WorkerError {
     /// What came from the normalizer could not be made into rows.
     #[error("rows could not be built: {0}")]
     Rows(#[from] cdr_store::ColumnError),
+    /// A batch lacks a column of the table's key.
+    #[error("rows could not be built: {0}")]
+    Key(#[from] cdr_store::MissingKey),
     /// A block could not be made.
     #[error("a block could not be encoded: {0}")]
     Block(#[from] cdr_store::BlockError),

@@ -3,14 +3,14 @@
 
 use crate::dead_letters::{DeadLetters, Verdict, now_ms};
 use crate::error::WorkerError;
-use crate::insert::{Persistence, Watch, insert_rows};
+use crate::insert::{Batch, Persistence, Watch, insert_rows};
 use crate::stats::Stats;
 use cdr_kafka::RawConsumer;
 use cdr_kafka::consumer::Record;
 use cdr_kafka::dead_letter::FailureReason;
 use cdr_kafka::ledger::Outcome;
 use cdr_plugin_host::Provenance;
-use cdr_store::{DedupToken, OffsetRange, Rows, Store, StoreError};
+use cdr_store::{DedupToken, OffsetRange, Rows, Store, StoreError, TableLayout};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,6 +29,9 @@ pub(crate) struct Flush {
     pub(crate) dead_letters: DeadLetters,
     pub(crate) stats: Arc<Stats>,
     pub(crate) persistence: Persistence,
+    pub(crate) layout: Arc<TableLayout>,
+    /// A worker that died may have tried this batch before.
+    pub(crate) replayed: bool,
 }
 
 impl Watch for Flush {
@@ -53,7 +56,13 @@ impl Flush {
     pub(crate) async fn run(self) -> Result<(), WorkerError> {
         let started = Instant::now();
         let token = token(&self.topic, &self.records, &self.normalizer);
-        let ended = insert_rows(&*self.store, &self.rows, &token, self.persistence, &self).await?;
+        let batch = Batch {
+            rows: &self.rows,
+            token: &token,
+            layout: &self.layout,
+            replayed: self.replayed,
+        };
+        let ended = insert_rows(&*self.store, batch, self.persistence, &self).await?;
         let acknowledged = now_ms();
         for range in ended.inserted {
             let part = &self.records[range];

@@ -8,13 +8,18 @@
 //!     └ set-up: stop, commit nothing
 //! ```
 //!
+//! An attempt that may be a repetition is checked: ClickHouse can know the token
+//! of a batch whose rows it lost, and then acknowledges rows that it drops (see
+//! `cdr_store::again`).
+//!
 //! The parts of a batch share one budget of retries: a server that is away is
 //! waited for once, not once a part. A part that goes in renews it.
 
 use crate::config::ExhaustedPolicy;
 use crate::error::WorkerError;
 use cdr_store::{
-    BlockError, DedupToken, EncodedBlock, ErrorClass, RetryPolicy, Rows, Store, StoreError,
+    BlockError, DedupToken, EncodedBlock, ErrorClass, MissingKey, RetryPolicy, RowKeys, Rows,
+    Store, StoreError, TableLayout,
 };
 use std::ops::Range;
 use std::time::Duration;
@@ -30,18 +35,41 @@ const LARGE_PART: usize = 64;
 /// What takes blocks: ClickHouse, or a fake that fails as ClickHouse can't be
 /// made to.
 pub trait InsertBlock: Send + Sync {
-    /// Inserts a block; `Ok` means that every row of it was taken.
+    /// Inserts a block; `Ok` means that every row of it was taken. With `keys`,
+    /// those of its rows, it may have been tried before, and is checked.
     fn insert(
         &self,
         block: &EncodedBlock,
         token: &DedupToken,
+        keys: Option<&RowKeys>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
 impl InsertBlock for Store {
-    async fn insert(&self, block: &EncodedBlock, token: &DedupToken) -> Result<(), StoreError> {
-        Store::insert(self, block, token).await
+    async fn insert(
+        &self,
+        block: &EncodedBlock,
+        token: &DedupToken,
+        keys: Option<&RowKeys>,
+    ) -> Result<(), StoreError> {
+        match keys {
+            None => Store::insert(self, block, token).await,
+            Some(keys) => self.insert_again(block, token, keys).await,
+        }
     }
+}
+
+/// What to insert.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch<'a> {
+    /// The rows.
+    pub rows: &'a Rows,
+    /// The name of the batch.
+    pub token: &'a DedupToken,
+    /// The table's key is in there.
+    pub layout: &'a TableLayout,
+    /// A process that died may have tried this batch before.
+    pub replayed: bool,
 }
 
 /// Who waits for an insert.
@@ -52,6 +80,12 @@ pub trait Watch: Send + Sync {
     /// Whether anyone still wants these rows here: their partitions may have
     /// gone to another worker, which inserts them itself.
     fn is_wanted(&self, rows: Range<usize>) -> bool;
+}
+
+impl Batch<'_> {
+    fn keys(&self, range: Range<usize>) -> Result<RowKeys, MissingKey> {
+        RowKeys::new(&self.rows.slice(range), self.layout)
+    }
 }
 
 /// How the rows of a batch ended.
@@ -117,11 +151,11 @@ impl Step {
 /// [`WorkerError::Setup`]: no batch can succeed; none of these rows is settled.
 pub async fn insert_rows(
     store: &impl InsertBlock,
-    rows: &Rows,
-    token: &DedupToken,
+    batch: Batch<'_>,
     persistence: Persistence,
     watch: &impl Watch,
 ) -> Result<Inserted, WorkerError> {
+    let Batch { rows, token, .. } = batch;
     let mut result = Inserted::default();
     // Parts yet to be inserted, the next one last.
     let whole_batch = 0..rows.len();
@@ -133,8 +167,13 @@ pub async fn insert_rows(
     while let Some(range) = todo.pop() {
         // The same bytes under the same token at each attempt.
         let (block, part_token) = part(rows, token, range.clone())?;
+        let mut keys = match batch.replayed {
+            true => Some(batch.keys(range.clone())?),
+            false => None,
+        };
         loop {
-            let Err(error) = store.insert(&block, &part_token).await else {
+            let tried = store.insert(&block, &part_token, keys.as_ref()).await;
+            let Err(error) = tried else {
                 pauses = persistence.pauses();
                 result.inserted.push(range);
                 break;
@@ -170,6 +209,9 @@ pub async fn insert_rows(
             if !watch.is_wanted(range.clone()) {
                 result.abandoned.push(range);
                 break;
+            }
+            if keys.is_none() {
+                keys = Some(batch.keys(range.clone())?);
             }
         }
     }
@@ -209,7 +251,8 @@ mod tests {
         setup: bool,
         /// Blocks of more rows are over a limit.
         limit: usize,
-        seen: Mutex<Vec<(Vec<u8>, String)>>,
+        /// Bytes, token, and whether it was checked as a repetition.
+        seen: Mutex<Vec<(Vec<u8>, String, bool)>>,
     }
 
     impl Fake {
@@ -265,11 +308,17 @@ mod tests {
     }
 
     impl InsertBlock for Fake {
-        async fn insert(&self, block: &EncodedBlock, token: &DedupToken) -> Result<(), StoreError> {
-            self.seen
-                .lock()
-                .unwrap()
-                .push((block.body().to_vec(), token.to_string()));
+        async fn insert(
+            &self,
+            block: &EncodedBlock,
+            token: &DedupToken,
+            keys: Option<&RowKeys>,
+        ) -> Result<(), StoreError> {
+            self.seen.lock().unwrap().push((
+                block.body().to_vec(),
+                token.to_string(),
+                keys.is_some(),
+            ));
             if self.setup {
                 return Err(error(ErrorClass::Setup));
             }
@@ -316,6 +365,24 @@ mod tests {
         DedupToken::new("cdr.raw", &[range], "digest")
     }
 
+    async fn insert(
+        fake: &Fake,
+        replayed: bool,
+        persistence: Persistence,
+        waits: &Waits,
+    ) -> Result<Inserted, WorkerError> {
+        let batch = Batch {
+            rows: &rows(0..16),
+            token: &token(),
+            layout: &TableLayout {
+                key: vec![ColumnSpec::new("n", ColumnType::Uint32)],
+                ..TableLayout::cdr()
+            },
+            replayed,
+        };
+        insert_rows(fake, batch, persistence, waits).await
+    }
+
     const ONCE: Persistence = Persistence {
         retry: RetryPolicy {
             max_attempts: 3,
@@ -329,7 +396,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn exactly_the_bad_rows_are_refused() {
         let fake = Fake::new(&[3, 4, 11], 0, false);
-        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &Waits::for_ever())
+        let result = insert(&fake, false, ONCE, &Waits::for_ever())
             .await
             .unwrap();
         let refused: Vec<_> = result
@@ -347,21 +414,36 @@ mod tests {
         let fake = Fake::new(&[], 3, false);
         let waits = Waits::for_ever();
         let started = tokio::time::Instant::now();
-        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &waits)
-            .await
-            .unwrap();
+        let result = insert(&fake, false, ONCE, &waits).await.unwrap();
         assert_eq!(result.inserted, vec![0..16]);
         assert_eq!(waits.retries(), 3);
         assert_eq!(started.elapsed(), Duration::from_millis(500 + 1000 + 2000));
         let seen = fake.seen.lock().unwrap();
         assert_eq!(seen.len(), 4);
-        assert!(seen.iter().all(|attempt| *attempt == seen[0]));
+        let same = |attempt: &&(Vec<u8>, String, bool)| {
+            (&attempt.0, &attempt.1) == (&seen[0].0, &seen[0].1)
+        };
+        assert_eq!(seen.iter().filter(same).count(), 4);
+        let checked: Vec<bool> = seen.iter().map(|attempt| attempt.2).collect();
+        assert_eq!(
+            checked,
+            [false, true, true, true],
+            "repetitions are checked"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_that_a_dead_process_may_have_tried_is_checked_at_once() {
+        let fake = Fake::new(&[3], 0, false);
+        insert(&fake, true, ONCE, &Waits::for_ever()).await.unwrap();
+        let seen = fake.seen.lock().unwrap();
+        assert!(seen.iter().all(|attempt| attempt.2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn used_up_attempts_refuse_the_whole_batch() {
         let fake = Fake::new(&[], 4, false);
-        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &Waits::for_ever())
+        let result = insert(&fake, false, ONCE, &Waits::for_ever())
             .await
             .unwrap();
         assert!(result.inserted.is_empty());
@@ -375,7 +457,7 @@ mod tests {
             exhausted: ExhaustedPolicy::Pause,
             ..ONCE
         };
-        let result = insert_rows(&fake, &rows(0..16), &token(), pause, &Waits::for_ever())
+        let result = insert(&fake, false, pause, &Waits::for_ever())
             .await
             .unwrap();
         assert_eq!(result.inserted, vec![0..16]);
@@ -384,7 +466,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_broken_set_up_blames_no_record() {
         let fake = Fake::new(&[], 0, true);
-        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &Waits::for_ever()).await;
+        let result = insert(&fake, false, ONCE, &Waits::for_ever()).await;
         assert!(matches!(result, Err(WorkerError::Setup(_))));
         assert_eq!(fake.seen.lock().unwrap().len(), 1);
     }
@@ -397,9 +479,7 @@ mod tests {
         };
         let waits = Waits::for_ever();
         let started = tokio::time::Instant::now();
-        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &waits)
-            .await
-            .unwrap();
+        let result = insert(&fake, false, ONCE, &waits).await.unwrap();
         assert_eq!(result.inserted, [0..4, 4..8, 8..12, 12..16]);
         assert_eq!(waits.retries(), 0);
         assert!(started.elapsed().is_zero(), "smaller parts need no pause");
@@ -412,7 +492,7 @@ mod tests {
             ..Fake::new(&[], 0, false)
         };
         let started = tokio::time::Instant::now();
-        let result = insert_rows(&fake, &rows(0..16), &token(), ONCE, &Waits::for_ever())
+        let result = insert(&fake, false, ONCE, &Waits::for_ever())
             .await
             .unwrap();
         assert!(result.inserted.is_empty());
@@ -433,9 +513,7 @@ mod tests {
             patience: 7,
             ..Waits::for_ever()
         };
-        let result = insert_rows(&fake, &rows(0..16), &token(), pause, &waits)
-            .await
-            .unwrap();
+        let result = insert(&fake, false, pause, &waits).await.unwrap();
         assert_eq!(result.abandoned, vec![0..16]);
         assert_eq!(waits.retries(), 7);
         assert!(result.inserted.is_empty() && result.refused.is_empty());

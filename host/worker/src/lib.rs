@@ -25,6 +25,7 @@ pub mod insert;
 mod metrics;
 mod pipeline;
 pub mod progress;
+mod replays;
 mod run;
 pub mod settings;
 mod spool;

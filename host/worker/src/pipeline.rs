@@ -8,13 +8,14 @@ use crate::dead_letters::{DeadLetters, Verdict, now_ms};
 use crate::error::WorkerError;
 use crate::flush::Flush;
 use crate::insert::Persistence;
+use crate::replays::Replays;
 use crate::stats::Stats;
 use cdr_kafka::ConsumerEvent;
 use cdr_kafka::RawConsumer;
 use cdr_kafka::consumer::Record;
 use cdr_kafka::dead_letter::FailureReason;
 use cdr_plugin_host::{Batch, Normalized, Normalizer};
-use cdr_store::{Column, ColumnSpec, Rows, Store, TableSpec};
+use cdr_store::{Column, ColumnSpec, Rows, Store, TableLayout, TableSpec};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -35,6 +36,7 @@ struct State {
     buffer: Buffer,
     /// Partitions that are to be given back as soon as nothing of them waits.
     leaving: BTreeSet<i32>,
+    replays: Replays,
     inserts: JoinSet<Result<(), WorkerError>>,
     deliveries: JoinSet<Result<(), WorkerError>>,
 }
@@ -51,12 +53,16 @@ pub(crate) struct Parts {
     pub(crate) persistence: Persistence,
     pub(crate) batches_in_flight: usize,
     pub(crate) topic: String,
+    pub(crate) layout: Arc<TableLayout>,
+    /// Records that may be in flight.
+    pub(crate) max_in_flight: usize,
     pub(crate) batcher: Batcher,
 }
 
 impl Pipeline {
     pub(crate) fn new(parts: Parts, table: TableSpec) -> Self {
         let specs = Arc::clone(table.columns());
+        let replays = Replays::new(parts.max_in_flight);
         parts.stats.normalizer_in_use(parts.normalizer.provenance());
         Self {
             parts,
@@ -65,6 +71,7 @@ impl Pipeline {
                 pending: VecDeque::new(),
                 buffer: Buffer::default(),
                 leaving: BTreeSet::new(),
+                replays,
                 inserts: JoinSet::new(),
                 deliveries: JoinSet::new(),
             },
@@ -189,6 +196,7 @@ impl Pipeline {
         while let Some(record) = next {
             // Its partition may be another worker's by now.
             if self.parts.consumer.is_current(record.id) {
+                self.state.replays.taken(record.id);
                 let since = Instant::now();
                 self.parts.batcher.consumed(record.bytes(), since);
                 self.state.pending.push_back(Waiting { record, since });
@@ -301,8 +309,13 @@ impl Pipeline {
         columns.push(Column::repeat_millis(now_ms(), records.len()));
         columns.push(Column::repeat_category(&provenance.version, records.len())?);
         let rows = Rows::new(Arc::clone(&self.state.specs), columns)?;
+        let replayed = records
+            .iter()
+            .any(|record| self.state.replays.may_be_one(record.id));
         let flush = Flush {
             rows,
+            layout: Arc::clone(&self.parts.layout),
+            replayed,
             records,
             topic: self.parts.topic.clone(),
             normalizer: provenance,

@@ -126,11 +126,12 @@ pub async fn run(
         .map_err(|error| WorkerError::Http(error.to_string()))?;
 
     let specs = convert::column_specs(normalizer.manifest());
+    let layout = TableLayout::cdr();
     let table = store
-        .table_spec(TableLayout::cdr(), &specs)
+        .table_spec(layout.clone(), &specs)
         .map_err(|error| WorkerError::Schema(error.to_string()))?;
     tokio::select! {
-        ready = wait_for_table(&store, &table) => ready?,
+        ready = wait_for_table(&store, &table, &args) => ready?,
         () = shutdown.requested() => return Ok(()),
     }
 
@@ -150,6 +151,7 @@ pub async fn run(
     consumer_config.max_in_flight_bytes = consumer_config
         .max_in_flight_bytes
         .max(args.batch_max_bytes * (u64::from(args.batches_in_flight) + 2));
+    let max_in_flight = consumer_config.max_in_flight;
     let Started {
         consumer,
         records,
@@ -192,6 +194,8 @@ pub async fn run(
             },
             batches_in_flight: args.batches_in_flight as usize,
             topic: kafka_args.kafka_raw_topic.clone(),
+            layout: Arc::new(layout),
+            max_in_flight,
             batcher: Batcher::new(args.policy()),
         },
         table,
@@ -268,12 +272,30 @@ async fn drained(
     )
 }
 
-/// Waits until ClickHouse answers, and checks that the table fits.
-async fn wait_for_table(store: &Store, table: &TableSpec) -> Result<(), WorkerError> {
+/// Waits until ClickHouse answers, and checks that the table fits and that this
+/// user can insert batches as they are set.
+async fn wait_for_table(
+    store: &Store,
+    table: &TableSpec,
+    args: &WorkerArgs,
+) -> Result<(), WorkerError> {
     let mut told = false;
     loop {
-        match provision::plan(store, table).await {
-            Ok(plan) if plan.statements.is_empty() => {
+        let plan = async {
+            let plan = provision::plan(store, table).await?;
+            Ok((plan, store.limits().await?))
+        };
+        match plan.await {
+            Ok((plan, limits)) if plan.statements.is_empty() => {
+                let obstacles = limits.obstacles();
+                if !obstacles.is_empty() {
+                    return Err(WorkerError::Schema(format!(
+                        "ClickHouse at {} can't be inserted into as it must be: {}",
+                        store.config().address(),
+                        obstacles.join("; ")
+                    )));
+                }
+                args.check_store(limits.max_memory_usage)?;
                 if told {
                     tracing::info!(
                         event = "clickhouse_available",

@@ -10,5 +10,4 @@ echo "==> starting Apache Kafka in $dir" >&2
 KAFKA_BOOTSTRAP_SERVERS=$("$here/apache-kafka.sh" start "$dir" 0)
 export KAFKA_BOOTSTRAP_SERVERS APACHE_KAFKA_DIR="$dir"
 echo "==> testing against Apache Kafka at $KAFKA_BOOTSTRAP_SERVERS" >&2
-cargo test --locked --package cdr-kafka --test 'apache_kafka*' "$@"
-cargo test --locked --package cdr-cli --test path_apache_kafka "$@"
+cargo test --locked --workspace --test 'apache_kafka*' --test path_apache_kafka "$@"

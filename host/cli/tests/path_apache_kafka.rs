@@ -7,6 +7,7 @@ mod common;
 use cdr_kafka::dead_letter::{Envelope, SpooledDeadLetter};
 use cdr_kafka::headers;
 use common::bed::Bed;
+use common::judge::post_all;
 use common::process::PATIENCE;
 use common::records::{Fate, Sample, goods};
 
@@ -103,4 +104,48 @@ async fn a_dead_letter_that_its_topic_refuses_on_apache_kafka() {
     assert_eq!(envelope.original_payload, Some(payload));
     subject.everything_is_committed().await;
     worker.stop();
+}
+
+/// A second worker joins while the first one's rows wait for company: those of
+/// the partitions that move go in first, so that nothing is done twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_that_move_are_settled_before_they_go_on_apache_kafka() {
+    let Some(brokers) = brokers() else { return };
+    let bed = Bed::on(brokers).await;
+    let unhurried = [
+        ("BATCH_FLUSH_INTERVAL_SECONDS", "3600"),
+        ("WORKER_PROGRESS_TIMEOUT_SECONDS", "86400"),
+        // Time is no object: what is not settled by hurrying never is.
+        ("KAFKA_REVOKE_TIMEOUT_SECONDS", "200"),
+    ];
+    let first = bed.worker(&unhurried);
+    let api = bed.api(&[]);
+    let (samples, rows) = goods(0, 300);
+    assert_eq!(post_all(&api.url, &samples).await, 300);
+    let subject = bed.subject(&api.url, &first.url);
+    subject
+        .stats_when("buffered", |stats| stats["buffered_rows"] == 300)
+        .await;
+
+    let second = bed.worker(&unhurried);
+    let other = bed.subject(&api.url, &second.url);
+    other
+        .stats_when("given partitions", |stats| {
+            stats["partitions"]
+                .as_array()
+                .is_some_and(|p| !p.is_empty())
+        })
+        .await;
+    let stats = subject.worker_stats().await;
+    assert_eq!(stats["given_back"], 0, "{stats}");
+    assert!(stats["inserted"].as_u64() > Some(0), "{stats}");
+    let stats = other.worker_stats().await;
+    assert_eq!(stats["consumed"], 0, "nothing is consumed again: {stats}");
+
+    first.stop();
+    second.stop();
+    assert_eq!(subject.rows().await, rows);
+    assert_eq!(subject.store.count().await.unwrap(), 300);
+    subject.everything_is_committed().await;
+    api.stop();
 }

@@ -139,11 +139,9 @@ impl Bed {
     }
 
     fn host(&self, name: &str, port_file: &'static str, more: &[(&'static str, &str)]) -> Host {
-        let file = self
-            .data
-            .path()
-            .join(format!("{name}-{}.addr", std::process::id()));
-        let _ = std::fs::remove_file(&file);
+        static HOSTS: AtomicU32 = AtomicU32::new(0);
+        let number = HOSTS.fetch_add(1, Ordering::Relaxed);
+        let file = self.data.path().join(format!("{name}-{number}.addr"));
         let mut env = self.env_with(more);
         env.push((port_file, file.display().to_string()));
         let mut cdr = Cdr::start(&[name], &env);

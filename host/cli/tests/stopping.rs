@@ -89,8 +89,8 @@ async fn while_clickhouse_is_retried_the_batch_ends_as_dead_letters() {
     let (samples, _) = goods(0, 100);
     assert_eq!(post_all(&api.url, &samples).await, 100);
     subject
-        .stats_when("retried", |stats| {
-            stats["insert_retries"].as_u64() > Some(0)
+        .stats_when("all taken, and retried", |stats| {
+            stats["consumed"] == 100 && stats["insert_retries"].as_u64() > Some(0)
         })
         .await;
     worker.stop();
@@ -109,8 +109,8 @@ async fn paused_for_clickhouse_it_ends_in_time_without_success_and_commits_nothi
     let (samples, rows) = goods(0, 100);
     assert_eq!(post_all(&api.url, &samples).await, 100);
     subject
-        .stats_when("retried", |stats| {
-            stats["insert_retries"].as_u64() > Some(0)
+        .stats_when("all taken, and retried", |stats| {
+            stats["consumed"] == 100 && stats["insert_retries"].as_u64() > Some(0)
         })
         .await;
     let (status, log) = terminate(&mut worker);
@@ -137,8 +137,8 @@ async fn with_a_clickhouse_that_hangs_it_ends_in_time() {
     let (samples, rows) = goods(0, 100);
     assert_eq!(post_all(&api.url, &samples).await, 100);
     subject
-        .stats_when("retried", |stats| {
-            stats["insert_retries"].as_u64() > Some(0)
+        .stats_when("all taken, and retried", |stats| {
+            stats["consumed"] == 100 && stats["insert_retries"].as_u64() > Some(0)
         })
         .await;
     let (status, log) = terminate(&mut worker);

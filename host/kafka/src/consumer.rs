@@ -29,11 +29,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{ConfigError, KafkaConfig};
 use crate::failure::{CloseError, ConsumerError, ConsumerEvent, ConsumerFailure};
-use crate::lag::{LagWatch, PartitionLag};
-use crate::ledger::{Counts, Ledger, Outcome, PartitionView, RecordId};
+use crate::lag::{Bell, LagWatch, LogEnd, PartitionLag};
+use crate::ledger::{Ledger, Outcome, RecordId};
+use crate::losses::LogWatch;
 use crate::poll::PollLoop;
 pub use crate::poll::REVOKE_COMMIT_GRACE;
-use crate::reachability::{Reach, Reachability};
+use crate::reachability::Reachability;
+use crate::status::Progress;
+pub use crate::status::{PartitionProgress, Status};
 
 /// How much later than its budget the polling thread may answer a close, when the
 /// machine is busy.
@@ -140,41 +143,6 @@ impl Record {
     }
 }
 
-/// A consumer as it is now; for `/stats` and metrics.
-#[derive(Debug, Clone)]
-pub struct Status {
-    /// The partitions held, with their counts since the assignment.
-    pub partitions: Vec<PartitionView>,
-    /// Counts of every partition that was ever held.
-    pub by_partition: BTreeMap<i32, Counts>,
-    /// Counts of all partitions since the start.
-    pub totals: Counts,
-    /// Bytes of the records in flight.
-    pub in_flight_bytes: u64,
-    /// Whether the partitions are paused because too much is in flight.
-    pub paused: bool,
-    /// Whether it was told to stop consuming.
-    pub draining: bool,
-    /// Time since the thread last polled: seconds are a sign of trouble.
-    pub polled_ago: Duration,
-    /// Commits acknowledged.
-    pub commits: u64,
-    /// Commits that failed, retried ones included.
-    pub commit_failures: u64,
-    /// Assignments and revocations.
-    pub rebalances: u64,
-    /// Settles that came after their partition was gone.
-    pub stale_settles: u64,
-    /// Settles of records that had an outcome already.
-    pub repeated_settles: u64,
-    /// How often a log stepped back under the consumer.
-    pub steps_back: u64,
-    /// Whether the brokers answer.
-    pub reach: Reach,
-    /// Whether they say that the topic does not exist.
-    pub topic_missing: bool,
-}
-
 /// What the handle, the polling thread and the callbacks share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -182,6 +150,16 @@ pub(crate) struct Shared {
     pub(crate) config: ConsumerConfig,
     ledger: Mutex<Ledger>,
     pub(crate) lag: Mutex<BTreeMap<i32, PartitionLag>>,
+    pub(crate) lag_read: Mutex<Option<Instant>>,
+    /// Wakes the lag thread.
+    pub(crate) bell: Bell,
+    logs: Mutex<LogWatch>,
+    progress: Mutex<Progress>,
+    pub(crate) fetch_errors: Mutex<BTreeMap<String, u64>>,
+    /// How often the client's queue was found empty while it was allowed to fill.
+    pub(crate) drained: AtomicU64,
+    /// How far fetching got, by partition, where it got to the end.
+    pub(crate) ends: Mutex<BTreeMap<i32, LogEnd>>,
     pub(crate) failure: Mutex<Option<ConsumerFailure>>,
     pub(crate) reach: Arc<Reachability>,
     pub(crate) events: mpsc::UnboundedSender<ConsumerEvent>,
@@ -198,6 +176,14 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn logs(&self) -> MutexGuard<'_, LogWatch> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn mark_polled(&self) {
@@ -261,6 +247,13 @@ impl RawConsumer {
             brokers: kafka.bootstrap.clone(),
             ledger: Mutex::new(Ledger::new()),
             lag: Mutex::new(BTreeMap::new()),
+            lag_read: Mutex::new(None),
+            bell: Bell::default(),
+            logs: Mutex::new(LogWatch::default()),
+            progress: Mutex::new(Progress::default()),
+            fetch_errors: Mutex::new(BTreeMap::new()),
+            drained: AtomicU64::new(0),
+            ends: Mutex::new(BTreeMap::new()),
             failure: Mutex::new(None),
             reach: Arc::new(Reachability::new(kafka.bootstrap.clone(), "consumer")),
             events,
@@ -358,6 +351,17 @@ impl RawConsumer {
         let shared = &self.shared;
         let now_ms = u64::try_from(shared.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let polled_ms = shared.polled_ms.load(Ordering::Relaxed);
+        let logs = shared.logs().accounts();
+        let lag_read = *shared
+            .lag_read
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let fetch_errors = shared
+            .fetch_errors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let progress = shared.progress().view();
         let ledger = shared.ledger();
         Status {
             partitions: ledger.partitions(),
@@ -373,6 +377,12 @@ impl RawConsumer {
             stale_settles: ledger.stale_settles(),
             repeated_settles: ledger.repeated_settles(),
             steps_back: ledger.steps_back(),
+            lost_to_retention: logs.values().map(|log| log.lost_to_retention).sum(),
+            resets: logs.values().map(|log| log.resets).sum(),
+            logs,
+            fetch_errors,
+            progress,
+            lag_read_ago: lag_read.map(|at| at.elapsed()),
             reach: shared.reach.reach(),
             topic_missing: shared.topic_missing.load(Ordering::Relaxed),
         }

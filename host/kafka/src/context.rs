@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::statistics::Statistics;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientContext, Offset, TopicPartitionList};
 
 use crate::consumer::Shared;
 use crate::failure::ConsumerEvent;
+use crate::lag::LogEnd;
 use crate::reachability::is_unreachable;
 
 /// The broker's answer for one partition of a commit.
@@ -75,6 +77,17 @@ impl RawContext {
                 ledger.assign(partition);
             }
         }
+        {
+            let mut logs = self.shared.logs();
+            let mut progress = self.shared.progress();
+            for &partition in &partitions {
+                logs.assigned(partition);
+                progress.assigned(partition);
+            }
+        }
+        // Where the group stands is to be read before it moves.
+        self.shared.bell.ring();
+        forget_ends(&self.shared, &partitions);
         if let Err(error) = consumer.incremental_assign(list) {
             self.note(Notice::Failed(error.to_string()));
             return;
@@ -113,6 +126,15 @@ impl RawContext {
     }
 }
 
+/// What was fetched in an earlier assignment says nothing of this one.
+fn forget_ends(shared: &Shared, partitions: &[i32]) {
+    shared
+        .ends
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .retain(|partition, _| !partitions.contains(partition));
+}
+
 /// Ends the ownership of partitions, in the ledger first, and tells everyone.
 pub(crate) fn give_back(
     shared: &Shared,
@@ -126,6 +148,8 @@ pub(crate) fn give_back(
     };
     let mut list = TopicPartitionList::new();
     for &partition in partitions {
+        shared.logs().gone(partition);
+        shared.progress().gone(partition);
         list.add_partition(&shared.config.topic, partition);
     }
     if let Err(error) = consumer.incremental_unassign(&list) {
@@ -169,6 +193,28 @@ impl ClientContext for RawContext {
         // Others come out of `poll` again, where the loop looks at them.
         if error.rdkafka_error_code().is_some_and(is_unreachable) {
             self.shared.reach.client_error(&error, reason);
+        }
+    }
+
+    fn stats(&self, statistics: Statistics) {
+        let Some(topic) = statistics.topics.get(&self.shared.config.topic) else {
+            return;
+        };
+        let drained = self.shared.drained.load(Ordering::Relaxed);
+        let mut ends = self
+            .shared
+            .ends
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (&partition, found) in &topic.partitions {
+            let known = ends.get(&partition).map(|end| end.offset);
+            if found.eof_offset >= 0 && known != Some(found.eof_offset) {
+                let end = LogEnd {
+                    offset: found.eof_offset,
+                    drained,
+                };
+                ends.insert(partition, end);
+            }
         }
     }
 }

@@ -28,7 +28,12 @@
 //! taken as new, settled slots from there on count as consumed again, and no
 //! slot beyond the present position may be committed until it is reached again.
 
+mod views;
+
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash, Hasher};
+
+pub use views::{Counts, PartitionView};
 
 /// One consumed record: where it came from, and in which assignment.
 ///
@@ -74,55 +79,7 @@ pub struct Commit {
     pub next: i64,
 }
 
-/// What happened to the records of a partition since its assignment, or in total.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Counts {
-    /// Records taken from the partition, tombstones included.
-    pub consumed: u64,
-    /// Records whose row is in ClickHouse.
-    pub inserted: u64,
-    /// Records whose dead letter is acknowledged.
-    pub dead_lettered: u64,
-    /// Records without an outcome yet.
-    pub in_flight: u64,
-    /// Records without an outcome whose partition was taken away (or whose log
-    /// stepped back): they are consumed again.
-    pub given_back: u64,
-}
-
-impl Counts {
-    /// `consumed = inserted + dead_lettered + in_flight + given_back`.
-    pub fn balanced(&self) -> bool {
-        self.consumed == self.inserted + self.dead_lettered + self.in_flight + self.given_back
-    }
-
-    fn add(&mut self, other: &Counts) {
-        self.consumed += other.consumed;
-        self.inserted += other.inserted;
-        self.dead_lettered += other.dead_lettered;
-        self.in_flight += other.in_flight;
-        self.given_back += other.given_back;
-    }
-}
-
-/// A partition as the ledger sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub struct PartitionView {
-    /// The partition.
-    pub partition: i32,
-    /// Its present generation.
-    pub generation: u64,
-    /// Counts since the assignment.
-    pub counts: Counts,
-    /// Bytes of the records in flight.
-    pub in_flight_bytes: u64,
-    /// The offset after the last consumed record; none before the first.
-    pub position: Option<i64>,
-    /// The next offset as last acknowledged by the broker in this assignment.
-    pub committed: Option<i64>,
-}
-
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Slot {
     offset: i64,
     generation: u64,
@@ -130,7 +87,7 @@ struct Slot {
     settled: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Partition {
     generation: u64,
     /// Sorted by offset. The front is in flight, or lies beyond `position`.
@@ -172,7 +129,7 @@ impl Partition {
 }
 
 /// The ledger of one consumer of one topic. See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ledger {
     partitions: BTreeMap<i32, Partition>,
     last_generation: u64,
@@ -183,6 +140,28 @@ pub struct Ledger {
     stale_settles: u64,
     repeated_settles: u64,
     steps_back: u64,
+}
+
+/// What the ledger has counted, and the numbers of generations, do not matter
+/// for what it does next: ledgers of one hash treat alike whatever is alike
+/// current or stale in them. The exhaustive model tells states apart by it.
+impl Hash for Ledger {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for (partition, part) in &self.partitions {
+            (
+                partition,
+                part.position,
+                part.prefix,
+                part.sent,
+                part.committed,
+            )
+                .hash(state);
+            for slot in &part.slots {
+                let current = slot.generation == part.generation;
+                (slot.offset, slot.settled, current).hash(state);
+            }
+        }
+    }
 }
 
 impl Ledger {
@@ -388,80 +367,5 @@ impl Ledger {
         self.partitions
             .get(&partition)
             .is_none_or(|part| part.counts.in_flight == 0 && part.prefix == part.committed)
-    }
-
-    /// Counts since the assignment; none when the partition is not held.
-    pub fn counts(&self, partition: i32) -> Option<Counts> {
-        self.partitions.get(&partition).map(|part| part.counts)
-    }
-
-    /// Counts of a partition since the ledger was made, all assignments together.
-    pub fn lifetime_counts(&self, partition: i32) -> Counts {
-        let mut counts = self.past.get(&partition).copied().unwrap_or_default();
-        if let Some(part) = self.partitions.get(&partition) {
-            counts.add(&part.counts);
-        }
-        counts
-    }
-
-    /// Counts of every partition that was ever held, by partition.
-    pub fn all_lifetime_counts(&self) -> BTreeMap<i32, Counts> {
-        self.past
-            .keys()
-            .chain(self.partitions.keys())
-            .map(|&p| (p, self.lifetime_counts(p)))
-            .collect()
-    }
-
-    /// Counts of all partitions since the ledger was made.
-    pub fn totals(&self) -> Counts {
-        let mut totals = Counts::default();
-        for counts in self.past.values() {
-            totals.add(counts);
-        }
-        for part in self.partitions.values() {
-            totals.add(&part.counts);
-        }
-        totals
-    }
-
-    /// The partitions held, in order.
-    pub fn partitions(&self) -> Vec<PartitionView> {
-        self.partitions
-            .iter()
-            .map(|(&partition, part)| PartitionView {
-                partition,
-                generation: part.generation,
-                counts: part.counts,
-                in_flight_bytes: part.bytes,
-                position: part.position,
-                committed: part.committed,
-            })
-            .collect()
-    }
-
-    /// Records in flight, over all partitions.
-    pub fn in_flight(&self) -> u64 {
-        self.in_flight
-    }
-
-    /// Bytes of the records in flight, over all partitions.
-    pub fn in_flight_bytes(&self) -> u64 {
-        self.in_flight_bytes
-    }
-
-    /// Settles that came after their assignment was over.
-    pub fn stale_settles(&self) -> u64 {
-        self.stale_settles
-    }
-
-    /// Settles of records that had an outcome already.
-    pub fn repeated_settles(&self) -> u64 {
-        self.repeated_settles
-    }
-
-    /// How often a log stepped back.
-    pub fn steps_back(&self) -> u64 {
-        self.steps_back
     }
 }

@@ -15,6 +15,7 @@
 //! | question | file |
 //! |---|---|
 //! | why was an offset committed? | [`ledger`] |
+//! | what did a log lose before it was consumed? | [`losses`] |
 //! | what does a dead letter look like? | [`dead_letter`], [`headers`] |
 //! | when is a record acknowledged? | [`producer`] |
 //! | when are partitions paused, committed, given back? | [`consumer`], `poll`, `poll/commits`, `poll/leaving` |
@@ -34,13 +35,15 @@ pub mod failure;
 pub mod headers;
 mod lag;
 pub mod ledger;
+pub mod losses;
 mod poll;
 pub mod producer;
 pub mod reachability;
+mod status;
 pub mod topics;
 
 pub use config::{ConfigError, KafkaArgs, KafkaConfig, Secret};
-pub use consumer::{ConsumerConfig, RawConsumer, Record, Started, Status};
+pub use consumer::{ConsumerConfig, PartitionProgress, RawConsumer, Record, Started, Status};
 pub use failure::{CloseError, ConsumerError, ConsumerEvent, ConsumerFailure};
 pub use lag::PartitionLag;
 pub use ledger::{Outcome, RecordId};

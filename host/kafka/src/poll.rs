@@ -5,6 +5,7 @@
 //! revocation, close.
 
 mod commits;
+mod errors;
 mod leaving;
 
 use std::collections::VecDeque;
@@ -15,14 +16,13 @@ use std::time::{Duration, Instant};
 
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::config::KafkaConfig;
 use crate::consumer::{Command, Record, Shared};
-use crate::context::{Notice, RawContext, code_of};
+use crate::context::{Notice, RawContext};
 use crate::failure::{ConsumerError, ConsumerEvent, ConsumerFailure};
 use crate::headers;
 
@@ -69,6 +69,15 @@ impl PollLoop {
             .set("allow.auto.create.topics", "false")
             .set("partition.assignment.strategy", "cooperative-sticky")
             .set("enable.partition.eof", "false")
+            // They say where a log ends that ends in offsets without records.
+            .set(
+                "statistics.interval.ms",
+                config
+                    .lag_interval
+                    .as_millis()
+                    .clamp(1000, 60_000)
+                    .to_string(),
+            )
             // A topic that is provisioned later is found within this.
             .set("topic.metadata.refresh.interval.ms", "10000")
             .set("queued.min.messages", "10000")
@@ -174,7 +183,12 @@ impl PollLoop {
         let until = Instant::now() + wait;
         loop {
             match self.consumer.poll(wait) {
-                None => break,
+                None => {
+                    if !self.shared.paused.load(Ordering::Relaxed) {
+                        self.shared.drained.fetch_add(1, Ordering::Relaxed);
+                    }
+                    break;
+                }
                 Some(Ok(message)) => {
                     let record = take(&self.shared, &message);
                     drop(message);
@@ -202,46 +216,6 @@ impl PollLoop {
                     cause,
                 }),
             }
-        }
-    }
-
-    fn poll_error(&mut self, error: &KafkaError) {
-        let shared = &self.shared;
-        let (brokers, group, topic) = (
-            shared.brokers.clone(),
-            shared.config.group.clone(),
-            shared.config.topic.clone(),
-        );
-        match (error, code_of(error)) {
-            (KafkaError::MessageConsumptionFatal(code), _) => self.fail(ConsumerFailure::Client {
-                brokers,
-                group,
-                cause: code.to_string(),
-            }),
-            (
-                _,
-                cause @ (RDKafkaErrorCode::TopicAuthorizationFailed
-                | RDKafkaErrorCode::GroupAuthorizationFailed),
-            ) => self.fail(ConsumerFailure::Unauthorized {
-                brokers,
-                group,
-                topic,
-                cause,
-            }),
-            (_, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-                if !shared.topic_missing.swap(true, Ordering::Relaxed) {
-                    tracing::error!(
-                        event = "topic_missing",
-                        topic,
-                        brokers,
-                        "topic {topic} does not exist at {brokers}; waiting for it. \
-                         Create it with `cdr provision`"
-                    );
-                }
-            }
-            // Told once by the context.
-            (_, code) if crate::reachability::is_unreachable(code) => {}
-            (error, _) => shared.reach.client_error(error, "polling"),
         }
     }
 
@@ -350,6 +324,12 @@ fn take(shared: &Shared, message: &BorrowedMessage<'_>) -> Option<Record> {
             u32::try_from(bytes).unwrap_or(u32::MAX),
         )?
     };
+    let jumped = shared
+        .logs()
+        .consumed(message.partition(), message.offset());
+    if jumped {
+        shared.bell.ring();
+    }
     let number = |name: &str| -> Option<i64> {
         let headers = message.headers()?;
         let header = headers.iter().find(|header| header.key == name)?;

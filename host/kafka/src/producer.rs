@@ -242,7 +242,8 @@ impl Publisher {
         }
     }
 
-    /// Records queued or in flight.
+    /// Records queued or in flight; for a moment after an error of the client, a
+    /// few more (librdkafka counts its news in the same queue).
     pub fn in_flight(&self) -> u64 {
         u64::try_from(self.inner.client().in_flight_count()).unwrap_or(0)
     }

@@ -5,45 +5,17 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use cdr_kafka::topics::{Action, ProvisionError, TopicSpec, provision};
-use cdr_kafka::{ConsumerConfig, ConsumerEvent, KafkaConfig, Outcome, PublishError, Record};
-use common::{
-    PATIENCE, committed, consumer_config, eventually, ids, publish_numbered, receive, start,
+use cdr_kafka::{
+    ConsumerConfig, ConsumerEvent, KafkaConfig, Outcome, PublishError, Publisher, PublisherConfig,
+    Record,
 };
-
-/// The broker, or none and a line that says so.
-fn broker(test: &str) -> Option<String> {
-    let brokers = std::env::var("KAFKA_BOOTSTRAP_SERVERS")
-        .ok()
-        .filter(|b| !b.is_empty());
-    if brokers.is_none() {
-        eprintln!(
-            "NOT RUN: {test} needs a Kafka broker in KAFKA_BOOTSTRAP_SERVERS (just test-kafka)"
-        );
-    }
-    brokers
-}
-
-fn unique(name: &str) -> String {
-    let nanos = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos());
-    format!("test.{name}.{nanos}")
-}
-
-async fn raw_topic(brokers: &str, name: &str) -> String {
-    let topic = unique(name);
-    provision(
-        &KafkaConfig::plaintext(brokers),
-        &[TopicSpec::raw(&topic)],
-        PATIENCE,
-    )
-    .await
-    .expect("provisioned");
-    topic
-}
+use common::{
+    PATIENCE, broker, committed, consumer_config, eventually, ids, publish_numbered, raw_topic,
+    receive, start, unique,
+};
 
 #[tokio::test]
 async fn apache_kafka_topics_are_created_verified_and_never_changed() {
@@ -95,7 +67,7 @@ async fn apache_kafka_records_go_there_and_back() {
     let Some(brokers) = broker("publishing and consuming") else {
         return;
     };
-    let topic = raw_topic(&brokers, "back").await;
+    let topic = raw_topic(&brokers, "back", 3).await;
     let group = unique("group");
     publish_numbered(&brokers, &topic, 0..2000).await;
     let publisher = common::publisher(&brokers);
@@ -150,6 +122,53 @@ async fn apache_kafka_names_a_topic_that_does_not_exist() {
     assert!(read.is_err_and(|e| e.to_string().contains("cdr provision")));
 }
 
+/// The topic's own limit decides, not the client's.
+#[tokio::test]
+async fn apache_kafka_a_record_larger_than_the_topic_takes_is_named_so() {
+    let Some(brokers) = broker("a record that is too large") else {
+        return;
+    };
+    let kafka = KafkaConfig::plaintext(&brokers);
+    let mut spec = TopicSpec::dead_letters(unique("small"));
+    spec.configs.push(("max.message.bytes", "10000".to_owned()));
+    provision(&kafka, std::slice::from_ref(&spec), PATIENCE)
+        .await
+        .expect("provisioned");
+    let config = PublisherConfig {
+        max_message_bytes: 10_000_000,
+        ..PublisherConfig::default()
+    };
+    let publisher = Publisher::new(&kafka, config).expect("a producer");
+    // Bytes that LZ4 can't shrink.
+    let mut noise = 1u32;
+    let payload: Vec<u8> = std::iter::repeat_with(|| {
+        noise ^= noise << 13;
+        noise ^= noise >> 17;
+        noise ^= noise << 5;
+        noise.to_le_bytes()[0]
+    })
+    .take(2_000_000)
+    .collect();
+    let refused = publisher
+        .publish(&spec.name, None, Some(&payload), &[])
+        .await;
+    assert!(
+        matches!(
+            refused,
+            Err(PublishError::TooLarge {
+                bytes: 2_000_000,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    assert!(refused.is_err_and(|error| !error.is_ambiguous()));
+    publisher
+        .publish(&spec.name, None, Some(&payload[..5000]), &[])
+        .await
+        .expect("the next one goes through");
+}
+
 /// Workers may be started before `cdr provision`.
 #[tokio::test]
 async fn apache_kafka_a_topic_that_comes_later_is_found() {
@@ -176,7 +195,7 @@ async fn apache_kafka_a_rebalance_loses_nothing() {
     let Some(brokers) = broker("rebalancing") else {
         return;
     };
-    let topic = raw_topic(&brokers, "rebalance").await;
+    let topic = raw_topic(&brokers, "rebalance", 3).await;
     let group = unique("group");
     let config = || ConsumerConfig {
         max_in_flight: 50,
@@ -268,7 +287,7 @@ async fn apache_kafka_a_revocation_waits_for_work_in_flight() {
     let Some(brokers) = broker("revocation") else {
         return;
     };
-    let topic = raw_topic(&brokers, "revocation").await;
+    let topic = raw_topic(&brokers, "revocation", 3).await;
     let group = unique("group");
     let config = || ConsumerConfig {
         revoke_budget: Duration::from_secs(30),
@@ -299,14 +318,14 @@ async fn apache_kafka_a_revocation_waits_for_work_in_flight() {
     );
 }
 
-/// An outage downstream, longer than `max.poll.interval.ms`, is no reason to
-/// be thrown out of the group.
+/// quickwit#2083, #6014: an outage downstream, longer than
+/// `max.poll.interval.ms`, is no reason to be thrown out of the group.
 #[tokio::test]
 async fn apache_kafka_a_paused_consumer_keeps_its_partitions() {
     let Some(brokers) = broker("a long pause") else {
         return;
     };
-    let topic = raw_topic(&brokers, "pause").await;
+    let topic = raw_topic(&brokers, "pause", 3).await;
     let group = unique("group");
     let max_poll_interval = Duration::from_secs(6);
     let config = ConsumerConfig {

@@ -66,6 +66,7 @@ async fn what_is_settled_is_committed_and_counted() {
     assert_eq!(sum, 300);
 }
 
+/// vector#24543: only a contiguous prefix is committed.
 #[tokio::test]
 async fn a_record_without_outcome_holds_back_all_behind_it() {
     let mock = mock(1);
@@ -95,6 +96,7 @@ async fn a_record_without_outcome_holds_back_all_behind_it() {
     assert_eq!(committed(&brokers, GROUP, TOPIC).await, [Some(20)]);
 }
 
+/// quickwit#2083, #6014: a slow sink stopped the polling.
 #[tokio::test]
 async fn a_slow_worker_pauses_the_partitions_and_loses_nothing() {
     let mock = mock(3);
@@ -295,6 +297,7 @@ async fn closing_during_an_outage_says_what_was_not_committed() {
     );
 }
 
+/// vector#24215: a tombstone stalled the offset for ever.
 #[tokio::test]
 async fn tombstones_empty_payloads_and_headers_come_through() {
     let mock = mock(1);

@@ -201,6 +201,7 @@ proptest! {
     }
 }
 
+/// vector#24543: a rejected offset was skipped and the next one committed.
 #[test]
 fn a_rejected_record_in_the_middle_is_not_skipped() {
     let mut ledger = Ledger::new();
@@ -228,6 +229,8 @@ fn gaps_in_the_log_do_not_hold_the_prefix_back() {
     assert_eq!(ledger.committable(7).map(|c| c.next), Some(401));
 }
 
+/// redpanda connect #4009, #4010, #4477: a late acknowledgement committed a
+/// partition that was gone.
 #[test]
 fn a_late_acknowledgement_commits_nothing_of_a_lost_partition() {
     let mut ledger = Ledger::new();

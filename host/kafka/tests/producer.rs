@@ -59,6 +59,7 @@ async fn keys_land_where_the_java_client_puts_them() {
     }
 }
 
+/// PostHog#102639, #43406: 2xx for lost data; requests that hang.
 #[tokio::test]
 async fn a_broker_that_is_down_is_ambiguous_and_then_forgotten() {
     let mock = mock();
@@ -100,7 +101,8 @@ async fn a_record_beyond_the_bound_is_refused_at_once() {
         matches!(third, Err(PublishError::QueueFull { .. })),
         "{third:?}"
     );
-    assert_eq!(publisher.in_flight(), 2);
+    // Errors of the client are in the same queue until its thread looks.
+    common::eventually("two are left", || publisher.in_flight() == 2).await;
 }
 
 #[tokio::test]
@@ -165,6 +167,58 @@ async fn a_refusal_is_not_ambiguous() {
         matches!(result, Err(PublishError::Refused { .. })),
         "{result:?}"
     );
+}
+
+/// Each class of a delivery error, by the broker's own word for it.
+#[tokio::test]
+async fn delivery_errors_are_what_the_broker_says() {
+    for (error, tag, ambiguous) in [
+        (
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
+            "too_large",
+            false,
+        ),
+        (
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+            "refused",
+            false,
+        ),
+        (
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_RECORD,
+            "refused",
+            false,
+        ),
+        (
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_POLICY_VIOLATION,
+            "refused",
+            false,
+        ),
+        // A word that is not known leaves everything open.
+        (
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN,
+            "unacknowledged",
+            true,
+        ),
+    ] {
+        let mock = mock();
+        let publisher = common::publisher(&mock.bootstrap_servers());
+        mock.request_errors(RDKafkaApiKey::Produce, &[error]);
+        let failed = publisher
+            .publish("cdr.raw", None, Some(b"{}"), &[])
+            .await
+            .expect_err("it was refused");
+        assert_eq!(
+            (failed.tag(), failed.is_ambiguous()),
+            (tag, ambiguous),
+            "{failed}"
+        );
+        // The client is as good as before, if not at once.
+        let deadline = std::time::Instant::now() + common::PATIENCE;
+        while let Err(error) = publisher.publish("cdr.raw", None, Some(b"{}"), &[]).await {
+            assert!(std::time::Instant::now() < deadline, "{tag}: {error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -34,6 +34,7 @@ pub(crate) struct WorkerMetrics {
     pub(crate) lag: IntGaugeVec,
     pub(crate) stalled: IntGaugeVec,
     pub(crate) consumer: IntGaugeVec,
+    pub(crate) fetch_errors: IntGaugeVec,
     pub(crate) normalizer: IntGaugeVec,
 }
 
@@ -118,8 +119,13 @@ impl WorkerMetrics {
             )?,
             consumer: make.gauges(
                 "cdr_worker_consumer",
-                "The Kafka consumer since the start: commits, commit_failures, rebalances, stale_settles, steps_back and the like",
+                "The Kafka consumer since the start: commits, commit_failures, rebalances, stale_settles, repeated_settles, steps_back, lost_to_retention, log_resets",
                 &["count"],
+            )?,
+            fetch_errors: make.gauges(
+                "cdr_worker_fetch_errors",
+                "Errors of polling Kafka since the start, by librdkafka's word",
+                &["error"],
             )?,
             normalizer: make.gauges(
                 "cdr_worker_normalizer_info",

@@ -43,6 +43,9 @@ const MAX_DEAD_LETTER_BYTES: u32 = 64 << 20;
 /// What is kept of the time for a shutdown for the process to end.
 const EXIT: Duration = Duration::from_secs(2);
 
+/// How old a reading of the lag may be; it is read every five seconds.
+const LAG_FRESH: Duration = Duration::from_secs(30);
+
 /// How often gauges and health are brought up to date.
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -371,9 +374,13 @@ async fn watch(shared: Arc<Shared>, health: Health, mut watchdog: Watchdog) {
 
 /// What the watchdog looks at.
 fn sightings(consumer: &RawConsumer) -> Vec<Sighting> {
-    let lag = consumer.lag();
-    consumer
-        .status()
+    let status = consumer.status();
+    let mut lag = consumer.lag();
+    // What was read long ago says nothing of now.
+    if status.lag_read_ago.is_none_or(|ago| ago > LAG_FRESH) {
+        lag.clear();
+    }
+    status
         .partitions
         .iter()
         .map(|view| Sighting {

@@ -139,11 +139,19 @@ impl Stats {
             ("stale_settles", status.stale_settles),
             ("repeated_settles", status.repeated_settles),
             ("steps_back", status.steps_back),
+            ("lost_to_retention", status.lost_to_retention),
+            ("log_resets", status.resets),
         ] {
             self.metrics
                 .consumer
                 .with_label_values(&[name])
                 .set(gauge(count));
+        }
+        for (word, count) in &status.fetch_errors {
+            self.metrics
+                .fetch_errors
+                .with_label_values(&[word])
+                .set(gauge(*count));
         }
         self.metrics.lag.reset();
         for (partition, lag) in consumer.lag() {
@@ -221,6 +229,9 @@ impl Stats {
             "commits": status.commits,
             "commit_failures": status.commit_failures,
             "rebalances": status.rebalances,
+            "lost_to_retention": status.lost_to_retention,
+            "log_resets": status.resets,
+            "fetch_errors": status.fetch_errors,
             "lag": total_lag,
             "stalled": *lock(&self.stalls),
             "partitions": status.partitions.iter().map(|view| json!({

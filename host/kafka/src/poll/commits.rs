@@ -12,6 +12,10 @@ use crate::context::{CommitAnswer, code_of};
 use crate::failure::ConsumerFailure;
 use crate::ledger::Commit;
 
+/// How long the first commit of an assignment waits for the group's position to
+/// be read.
+const START_KNOWN: Duration = Duration::from_secs(5);
+
 /// A commit without any answer for so long is sent again.
 const COMMIT_ANSWER: Duration = Duration::from_secs(60);
 
@@ -50,7 +54,8 @@ impl PollLoop {
         let sent = {
             // Ownership and commit under one lock.
             let mut ledger = self.shared.ledger();
-            let commits = ledger.all_committable();
+            let mut commits = ledger.all_committable();
+            commits.retain(|commit| hurry || self.may_commit(commit.partition));
             if commits.is_empty() {
                 return;
             }
@@ -60,6 +65,7 @@ impl PollLoop {
                 .and_then(|list| crate::commit::send(&self.consumer, &list));
             for &commit in &commits {
                 ledger.commit_sent(commit);
+                self.shared.logs().committing(commit.partition);
             }
             self.outstanding = Some(Outstanding { commits, sent: now });
             sent
@@ -68,6 +74,17 @@ impl PollLoop {
         if let Err(code) = sent {
             self.committed(Err(code), &[]);
         }
+    }
+
+    /// Whether the first commit of an assignment may be sent: not before it was
+    /// read where the group stood, for what was lost before is not seen after.
+    fn may_commit(&self, partition: i32) -> bool {
+        self.shared.logs().is_started(partition)
+            || self
+                .shared
+                .progress()
+                .held_for(partition)
+                .is_none_or(|held| held >= START_KNOWN)
     }
 
     fn offsets(&self, commits: &[Commit]) -> KafkaResult<TopicPartitionList> {
@@ -109,7 +126,9 @@ impl PollLoop {
             let mut ledger = self.shared.ledger();
             match result {
                 Ok(()) => {
-                    ledger.commit_done(commit);
+                    if ledger.commit_done(commit) {
+                        self.shared.progress().committed(commit.partition);
+                    }
                     done = true;
                     self.shared.commits.fetch_add(1, Ordering::Relaxed);
                 }

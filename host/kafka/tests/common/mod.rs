@@ -1,9 +1,10 @@
 //! What the tests of this crate share.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cdr_kafka::ledger::RecordId;
+use cdr_kafka::topics::{TopicSpec, provision};
 use cdr_kafka::{
     ConsumerConfig, KafkaConfig, Publisher, PublisherConfig, RawConsumer, Record, Started,
 };
@@ -27,6 +28,39 @@ pub async fn eventually(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// The broker of `KAFKA_BOOTSTRAP_SERVERS`, or none and a line that says so.
+pub fn broker(test: &str) -> Option<String> {
+    let brokers = std::env::var("KAFKA_BOOTSTRAP_SERVERS")
+        .ok()
+        .filter(|b| !b.is_empty());
+    if brokers.is_none() {
+        eprintln!(
+            "NOT RUN: {test} needs a Kafka broker in KAFKA_BOOTSTRAP_SERVERS (just test-kafka)"
+        );
+    }
+    brokers
+}
+
+pub fn unique(name: &str) -> String {
+    let nanos = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_nanos());
+    format!("test.{name}.{nanos}")
+}
+
+/// A new topic of raw records.
+pub async fn raw_topic(brokers: &str, name: &str, partitions: i32) -> String {
+    let topic = unique(name);
+    let spec = TopicSpec {
+        partitions,
+        ..TopicSpec::raw(&topic)
+    };
+    provision(&KafkaConfig::plaintext(brokers), &[spec], PATIENCE)
+        .await
+        .expect("provisioned");
+    topic
 }
 
 pub fn publisher(bootstrap: &str) -> Publisher {

@@ -34,6 +34,15 @@ fn short(bed: &Bed, more: &[(&'static str, &str)]) -> Host {
     bed.worker(&env)
 }
 
+/// So many payloads that are not JSON.
+fn malformed(count: usize) -> Vec<Sample> {
+    let sample = |i| Sample {
+        payload: format!("{{bad {i}").into_bytes(),
+        fate: Fate::DeadLetter("malformed_json"),
+    };
+    (0..count).map(sample).collect()
+}
+
 /// Sends SIGTERM and waits for the end.
 fn terminate(host: &mut Host) -> (ExitStatus, String) {
     let asked = Instant::now();
@@ -211,13 +220,7 @@ async fn with_dead_letters_under_way_they_are_delivered_and_committed() {
     let bed = Bed::start().await;
     let worker = bed.worker(&[]);
     let subject = bed.subject(&worker.url, &worker.url);
-    let bad: Vec<_> = (0..2000)
-        .map(|i| Sample {
-            payload: format!("{{bad {i}").into_bytes(),
-            fate: Fate::DeadLetter("malformed_json"),
-        })
-        .collect();
-    subject.inject(&bad).await;
+    subject.inject(&malformed(2000)).await;
     subject
         .stats_when("some taken", |stats| stats["consumed"].as_u64() > Some(0))
         .await;
@@ -236,13 +239,7 @@ async fn invalid_records_alone_are_committed_and_leave_no_lag() {
     let bed = Bed::start().await;
     let worker = bed.worker(&[]);
     let subject = bed.subject(&worker.url, &worker.url);
-    let bad: Vec<_> = (0..300)
-        .map(|i| Sample {
-            payload: format!("[{i}]").into_bytes(),
-            fate: Fate::DeadLetter("malformed_json"),
-        })
-        .collect();
-    subject.inject(&bad).await;
+    subject.inject(&malformed(300)).await;
     let stats = subject.settled(301).await;
     assert_eq!(
         (&stats["batches"], &stats["inserted"]),

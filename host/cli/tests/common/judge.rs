@@ -228,16 +228,9 @@ impl Subject {
             .unwrap();
         let started = Instant::now();
         loop {
-            let committed = cdr_kafka::admin::committed_offsets(
-                &self.kafka,
-                &self.names.group,
-                &self.names.raw,
-                PATIENCE,
-            )
-            .await
-            .unwrap();
+            let committed = self.committed().await;
             let all = marks.iter().all(|(partition, marks)| {
-                marks.high == marks.low || committed[partition] == Some(marks.high)
+                marks.high == marks.low || committed[partition] == marks.high
             });
             if all {
                 return;

@@ -21,7 +21,8 @@ const KEPT: usize = 10;
 /// Addresses of workers' stats by name; they may change.
 pub type Addresses = BTreeMap<String, String>;
 
-/// What is wrong in a worker's `/internal/stats`; none if it has not consumed yet.
+/// What is wrong in a worker's `/internal/stats`; nothing as long as it says that it
+/// waits for something before it consumes.
 pub fn imbalances(stats: &Value) -> Vec<String> {
     let partitions = stats["partitions"]
         .as_array()
@@ -36,7 +37,12 @@ pub fn imbalances(stats: &Value) -> Vec<String> {
         .chain(parts)
         .filter_map(|(of, counts)| {
             let count = |name: &str| counts[name].as_u64();
-            let consumed = count("consumed")?;
+            if of == "in total" && counts["state"].is_string() {
+                return None;
+            }
+            let Some(consumed) = count("consumed") else {
+                return Some(format!("{of}: no account: {counts}"));
+            };
             let ends = ["inserted", "dead_lettered", "in_flight", "given_back"];
             let sum = ends.iter().map(|end| count(end)).sum::<Option<u64>>();
             (sum != Some(consumed)).then(|| {
@@ -139,5 +145,6 @@ mod tests {
             [""; 0]
         );
         assert_eq!(imbalances(&json!({"consumed": 0})).len(), 1);
+        assert_eq!(imbalances(&json!({})).len(), 1);
     }
 }

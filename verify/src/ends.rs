@@ -2,9 +2,10 @@
 //!
 //! - after SIGTERM: exit 0, if the peers were healthy meanwhile; else an end in time
 //!   in any case;
-//! - by itself: a worker may, with an error (it stops when a dead letter or a commit
-//!   fails for good, and is started again by whatever looks after it); `cdr up` may
-//!   when a part of it was killed; nothing else;
+//! - by itself: a worker may, with an error, when something that it rests on was
+//!   faulty shortly before (it stops when a dead letter or a commit fails for good,
+//!   and is started again by whatever looks after it); `cdr up` may when a part of it
+//!   was killed; nothing else;
 //! - by a signal: only one that was sent.
 
 use std::time::Duration;
@@ -16,6 +17,10 @@ use crate::proxy::Fault;
 /// How long after the end of a fault its consequences (retries, a group that moves
 /// on) still excuse an end with an error.
 pub const AFTERMATH: Duration = Duration::from_secs(15);
+
+/// How long before the end of a worker by itself a fault may have begun to matter: its
+/// retries and its last deliveries take as long.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a run has done and seen, in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,7 +88,7 @@ pub fn exits(entries: &[Entry]) -> Vec<String> {
 /// what else was going on.
 pub fn objections(entries: &[Entry], since: usize) -> Vec<String> {
     let mut found = Vec::new();
-    for entry in entries.iter().skip(since) {
+    for (at, entry) in entries.iter().enumerate().skip(since) {
         let Event::Process(target, what) = &entry.event else {
             continue;
         };
@@ -99,7 +104,18 @@ pub fn objections(entries: &[Entry], since: usize) -> Vec<String> {
                             || (exit.code.is_some()
                                 && is_disturbed(entries, *target, from, entry.at))
                     }
-                    Cause::Itself => target.is_worker() && exit.code.is_some_and(|code| code != 0),
+                    Cause::Itself => {
+                        let from = entry.at.saturating_sub(PATIENCE);
+                        // That it ended by itself is no excuse for that.
+                        let others: Vec<_> = entries[..at]
+                            .iter()
+                            .filter(|entry| !ended_by_itself(entry, *target))
+                            .cloned()
+                            .collect();
+                        target.is_worker()
+                            && exit.code.is_some_and(|code| code != 0)
+                            && is_disturbed(&others, *target, from, entry.at)
+                    }
                 };
                 if !is_right {
                     found.push(entry.to_string());
@@ -109,6 +125,34 @@ pub fn objections(entries: &[Entry], since: usize) -> Vec<String> {
         }
     }
     found
+}
+
+fn ended_by_itself(entry: &Entry, target: Target) -> bool {
+    matches!(
+        &entry.event,
+        Event::Process(of, What::Ended { cause: Cause::Itself, .. }) if *of == target
+    )
+}
+
+/// Whether ClickHouse, or the way to it, was faulty or still recovering at any time
+/// from the entry `since` on, or shortly before it: only then may good records have
+/// been given up.
+pub fn clickhouse_was_disturbed(entries: &[Entry], since: usize) -> bool {
+    let Some(first) = entries.get(since) else {
+        return false;
+    };
+    let from = first.at.saturating_sub(PATIENCE);
+    let to = entries.last().map_or(from, |last| last.at);
+    let process = entries.iter().filter_map(|entry| match &entry.event {
+        // `cdr up` stands for its parts.
+        Event::Process(Target::ClickHouse | Target::Up, what) => Some((entry.at, disturbs(what)?)),
+        _ => None,
+    });
+    let link = entries.iter().filter_map(|entry| match &entry.event {
+        Event::Network(Link::ClickHouse, fault) => Some((entry.at, *fault != Fault::Pass)),
+        _ => None,
+    });
+    overlaps(process, from, to) || overlaps(link, from, to)
 }
 
 /// Whether something that `target` rests on was faulty, or still recovering, at any
@@ -233,14 +277,17 @@ mod tests {
 
     #[test]
     fn only_workers_may_end_by_themselves_and_only_with_an_error() {
+        let fault = at(1, Event::Network(Link::Kafka, Fault::Hang));
         for (target, code, count) in [
             (Target::Worker1, 1, 0),
             (Target::Worker2, 0, 1),
             (Target::Api, 1, 1),
             (Target::ClickHouse, 1, 1),
         ] {
-            let entries = [ended(5, target, Cause::Itself, code)];
+            let entries = [fault.clone(), ended(5, target, Cause::Itself, code)];
             assert_eq!(objections(&entries, 0).len(), count, "{target} {code}");
+            let healthy = [ended(5, target, Cause::Itself, code)];
+            assert_eq!(objections(&healthy, 0).len(), 1, "{target} {code}");
             assert_eq!(tally(&entries).exits, 1);
         }
         let crashed = What::Ended {
@@ -253,6 +300,25 @@ mod tests {
         };
         let entries = [at(5, Event::Process(Target::Worker1, crashed))];
         assert_eq!(objections(&entries, 0).len(), 1);
+    }
+
+    #[test]
+    fn records_are_given_up_only_where_clickhouse_was_disturbed() {
+        let quiet = at(100, Event::Note("begins".to_owned()));
+        let later = at(130, Event::Note("settling".to_owned()));
+        let net = |seconds, fault| at(seconds, Event::Network(Link::ClickHouse, fault));
+        let of_kafka = at(110, Event::Network(Link::Kafka, Fault::Hang));
+        let healthy = [quiet.clone(), of_kafka, later.clone()];
+        assert!(!clickhouse_was_disturbed(&healthy, 0));
+        let during = [
+            quiet.clone(),
+            net(110, Fault::Hang),
+            net(112, Fault::Pass),
+            later.clone(),
+        ];
+        assert!(clickhouse_was_disturbed(&during, 0));
+        let long_before = [net(1, Fault::Hang), net(5, Fault::Pass), quiet, later];
+        assert!(!clickhouse_was_disturbed(&long_before, 2));
     }
 
     #[test]

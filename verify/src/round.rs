@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::accounts::Sampler;
-use crate::ends::{Tally, exits, objections, tally};
+use crate::ends::{Tally, clickhouse_was_disturbed, exits, objections, tally};
 use crate::evidence::Count;
 use crate::journal::{Event, Journal};
 use crate::judge::{Findings, judge};
@@ -95,7 +95,13 @@ pub async fn run(
     drop(sampler);
 
     let letters = witness.letters().await?;
-    let new_letters = letters.get(before.letters..).unwrap_or_default();
+    let Some(new_letters) = letters.get(before.letters..) else {
+        anyhow::bail!(
+            "the dead-letter topic holds {} messages, {} fewer than before the round",
+            letters.len(),
+            before.letters - letters.len()
+        );
+    };
     let rows = witness.rows(prefix).await?;
     outcome.findings = judge(&outcome.posting.posted, &rows, new_letters);
     if outcome.findings.unanswered > 0 {
@@ -121,6 +127,16 @@ pub async fn run(
         letters: letters.len(),
     };
     let entries = journal.entries();
+    if outcome.samples == 0 {
+        let never = "no worker ever told its account";
+        outcome.objections.push(never.to_owned());
+    }
+    if outcome.findings.given_up > 0 && !clickhouse_was_disturbed(&entries, since) {
+        outcome.objections.push(format!(
+            "{} good records were dead-lettered though nothing had happened to ClickHouse",
+            outcome.findings.given_up
+        ));
+    }
     outcome.objections.extend(objections(&entries, since));
     outcome.tally = tally(&entries[since..]);
     outcome.exits = exits(&entries[since..]);

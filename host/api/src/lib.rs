@@ -63,6 +63,9 @@ use routes::Shared;
 /// The component of `/readyz` that this host reports.
 const COMPONENT: &str = "api";
 
+/// What is kept of the time for a shutdown for the process to end.
+const EXIT: Duration = Duration::from_secs(2);
+
 /// Why the host did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
@@ -223,7 +226,9 @@ struct Drain {
 
 impl Drain {
     async fn run(self) -> Result<(), ApiError> {
-        let deadline = Instant::now() + self.budget;
+        // What is left is for the process to end.
+        let budget = self.budget.saturating_sub(EXIT).max(self.budget / 2);
+        let deadline = Instant::now() + budget;
         self.outstanding.drain();
         self.health.set_ready(
             COMPONENT,
@@ -233,7 +238,7 @@ impl Drain {
             event = "api_draining",
             outstanding = self.outstanding.count(),
             "new records are refused; waiting up to {:?} for acknowledgements",
-            self.budget
+            budget
         );
         let drained = tokio::time::timeout_at(deadline, self.outstanding.drained()).await;
         self.stop.request();
@@ -246,7 +251,7 @@ impl Drain {
             );
             return Err(ApiError::NotDrained {
                 outstanding,
-                budget: self.budget,
+                budget,
             });
         }
         // Answers are on their way out; clients that don't take them, or are slow

@@ -5,8 +5,10 @@ use anyhow::Context;
 use cdr_api::kafka::KafkaPublish;
 use cdr_api::{ApiArgs, ApiHost};
 use cdr_kafka::{KafkaArgs, Publisher, PublisherConfig};
+use cdr_plugin_host::Normalizer;
 use cdr_telemetry::health::Health;
 use cdr_telemetry::metrics::Metrics;
+use cdr_telemetry::shutdown::Shutdown;
 use cdr_telemetry::{logs, shutdown};
 use cdr_worker::{WorkerArgs, WorkerConfig};
 use std::sync::Arc;
@@ -21,6 +23,20 @@ pub fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Res
     // What still runs was given up; waiting for it could take for ever.
     runtime.shutdown_background();
     outcome
+}
+
+/// What a message has beside its payload: key, headers, framing; in bytes.
+const RECORD_OVERHEAD: u32 = 16 << 10;
+
+/// The normalizer; none when a shutdown came first.
+async fn loaded(
+    normalizer: &NormalizerArgs,
+    shutdown: &Shutdown,
+) -> anyhow::Result<Option<Normalizer>> {
+    tokio::select! {
+        loaded = normalizer.load() => Ok(Some(loaded?)),
+        () = shutdown.requested() => Ok(None),
+    }
 }
 
 /// Settings of `cdr api`.
@@ -38,7 +54,13 @@ impl ApiCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         logs::init("api");
         let shutdown = shutdown::on_signals();
-        let normalizer = self.normalizer.load().await?;
+        shutdown
+            .enforce(self.api.shutdown_timeout())
+            .context("can't watch over shutdowns")?;
+        let normalizer = loaded(&self.normalizer, &shutdown).await?;
+        let Some(normalizer) = normalizer else {
+            return Ok(());
+        };
         let kafka = self.kafka.config("cdr-api");
         let publisher = Publisher::new(
             &kafka,
@@ -48,6 +70,11 @@ impl ApiCommand {
                 max_queued_records: PublisherConfig::default()
                     .max_queued_records
                     .max(self.api.api_queue_max_size),
+                // The topic says what it takes, not this client.
+                max_message_bytes: u32::try_from(self.api.api_max_body_bytes)
+                    .unwrap_or(u32::MAX)
+                    .saturating_add(RECORD_OVERHEAD)
+                    .max(PublisherConfig::default().max_message_bytes),
                 ..PublisherConfig::default()
             },
         )?;
@@ -84,7 +111,9 @@ impl WorkerCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         logs::init("worker");
         let shutdown = shutdown::on_signals();
-        let normalizer = self.normalizer.load().await?;
+        let Some(normalizer) = loaded(&self.normalizer, &shutdown).await? else {
+            return Ok(());
+        };
         let sandbox_memory = u64::from(self.normalizer.sandbox.normalizer_memory_mib) << 20;
         let config = WorkerConfig {
             args: self.worker,

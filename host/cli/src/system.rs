@@ -28,7 +28,16 @@ const REJOIN_S: &str = "15";
 const PROVISIONED: Duration = Duration::from_secs(30);
 
 /// Time for a host to drain: what it allows itself, and a little more.
-const HOST_STOP: Duration = Duration::from_secs(60);
+fn host_stop() -> Duration {
+    const DEFAULT_SECONDS: f64 = 45.0;
+    const MORE: Duration = Duration::from_secs(5);
+    let allowed = ["API", "WORKER"].map(|host| {
+        let setting = std::env::var(format!("{host}_SHUTDOWN_TIMEOUT_SECONDS")).ok();
+        let seconds = setting.and_then(|text| text.parse().ok());
+        Duration::try_from_secs_f64(seconds.unwrap_or(DEFAULT_SECONDS)).unwrap_or_default()
+    });
+    allowed.into_iter().max().unwrap_or_default() + MORE
+}
 
 /// Time for broker and ClickHouse to stop.
 const PART_STOP: Duration = Duration::from_secs(20);
@@ -195,10 +204,13 @@ impl System {
                 disorder.push(format!("{} {how} ({})", stopped.name, stopped.status));
             }
         };
-        progress("stopping the API");
-        note(self.api.stop(HOST_STOP).await?);
-        progress("draining the worker");
-        note(self.worker.stop(HOST_STOP).await?);
+        progress("draining API and worker");
+        // Together, so that both have all of the time: what the API still publishes
+        // is safe in the broker, and consumed at the next start.
+        let budget = host_stop();
+        let (api, worker) = tokio::join!(self.api.stop(budget), self.worker.stop(budget));
+        note(api?);
+        note(worker?);
         progress("stopping ClickHouse and the broker");
         for stopped in self.parts.stop(PART_STOP).await? {
             note(stopped);

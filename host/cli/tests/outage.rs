@@ -33,7 +33,13 @@ fn patient(bed: &Bed, more: &[(&'static str, &str)]) -> Host {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_longer_than_max_poll_interval_causes_no_rebalance_and_loses_nothing() {
     let mut bed = Bed::start().await;
-    let worker = patient(&bed, &[("WORKER_PROGRESS_TIMEOUT_SECONDS", "5")]);
+    let worker = patient(
+        &bed,
+        &[
+            ("WORKER_PROGRESS_TIMEOUT_SECONDS", "5"),
+            ("CLICKHOUSE_TIMEOUT_SECONDS", "3"),
+        ],
+    );
     let api = bed.api(&[]);
     let subject = bed.subject(&api.url, &worker.url);
 

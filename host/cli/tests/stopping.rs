@@ -25,8 +25,8 @@ const UNHURRIED: [(&str, &str); 2] = [
     ("WORKER_PROGRESS_TIMEOUT_SECONDS", "86400"),
 ];
 
-/// What operators are told to grant a worker.
-const PROMISED: Duration = Duration::from_secs(45);
+/// For the process to be seen to have ended, beyond the budget that it was given.
+const SLACK: Duration = Duration::from_secs(2);
 
 fn short(bed: &Bed, more: &[(&'static str, &str)]) -> Host {
     let mut env = SHORT.to_vec();
@@ -43,13 +43,15 @@ fn malformed(count: usize) -> Vec<Sample> {
     (0..count).map(sample).collect()
 }
 
-/// Sends SIGTERM and waits for the end.
-fn terminate(host: &mut Host) -> (ExitStatus, String) {
+/// Sends SIGTERM and waits for the end, which must come within the budget.
+fn terminate(host: &mut Host, budget: u64) -> (ExitStatus, String) {
+    let budget = Duration::from_secs(budget);
     let asked = Instant::now();
     host.cdr.signal(Signal::TERM);
     let status = host.cdr.ended();
     let log = host.cdr.lines().join("\n");
-    assert!(asked.elapsed() < PROMISED, "{:?}\n{log}", asked.elapsed());
+    let took = asked.elapsed();
+    assert!(took < budget + SLACK, "{took:?}\n{log}");
     (status, log)
 }
 
@@ -122,7 +124,7 @@ async fn paused_for_clickhouse_it_ends_in_time_without_success_and_commits_nothi
             stats["consumed"] == 100 && stats["insert_retries"].as_u64() > Some(0)
         })
         .await;
-    let (status, log) = terminate(&mut worker);
+    let (status, log) = terminate(&mut worker, 8);
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(log.contains("100 records were not settled"), "{log}");
     assert!(log.contains("WORKER_SHUTDOWN_TIMEOUT_SECONDS"), "{log}");
@@ -150,7 +152,7 @@ async fn with_a_clickhouse_that_hangs_it_ends_in_time() {
             stats["consumed"] == 100 && stats["insert_retries"].as_u64() > Some(0)
         })
         .await;
-    let (status, log) = terminate(&mut worker);
+    let (status, log) = terminate(&mut worker, 8);
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(log.contains("no answer within 1s"), "{log}");
     bed.freeze_clickhouse(false);
@@ -158,7 +160,7 @@ async fn with_a_clickhouse_that_hangs_it_ends_in_time() {
     assert_eq!(
         subject.store.count().await.unwrap(),
         100,
-        "also before any merge: every attempt had the same token"
+        "what the engine did in the end is not done twice"
     );
     api.stop();
 }
@@ -184,7 +186,7 @@ async fn with_dead_letters_that_nobody_takes_it_ends_in_time_and_names_the_topic
     // are what is left to do.
     bed.kill_clickhouse().await;
     bed.kill_broker().await;
-    let (status, log) = terminate(&mut worker);
+    let (status, log) = terminate(&mut worker, 40);
     assert_eq!(status.code(), Some(1), "{log}");
     assert!(
         log.contains("a dead letter was not delivered to cdr.raw."),

@@ -212,3 +212,44 @@ fn help_shows_settings_with_variables_and_defaults() {
         }
     }
 }
+
+/// Both names and both values, and nothing was started.
+#[test]
+fn settings_that_contradict_each_other_are_refused_at_the_start() {
+    let normalizer = normalizer().display().to_string();
+    let data = tempfile::tempdir().unwrap();
+    let spool = data.path().join("spool").display().to_string();
+    let worker = |more: &[&str], words: &[&str]| {
+        let common = [
+            "worker",
+            "--normalizer",
+            &normalizer,
+            "--worker-spool-dir",
+            &spool,
+        ];
+        let output = cdr(&[&common, more].concat(), b"");
+        assert!(!output.status.success(), "{more:?}");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        for word in words {
+            assert!(said.contains(word), "{more:?}: {word:?} is not in: {said}");
+        }
+    };
+    worker(
+        &["--worker-shutdown-timeout-seconds", "20"],
+        &[
+            "WORKER_SHUTDOWN_TIMEOUT_SECONDS",
+            "20s",
+            "CLICKHOUSE_TIMEOUT_SECONDS",
+            "30s",
+        ],
+    );
+    worker(
+        &["--kafka-dlq-topic", "same", "--kafka-raw-topic", "same"],
+        &["KAFKA_RAW_TOPIC", "KAFKA_DLQ_TOPIC", "same"],
+    );
+    worker(
+        &["--kafka-properties", "client.rack=r1;hunter2"],
+        &["KAFKA_PROPERTIES", "entry 2 of 2"],
+    );
+}

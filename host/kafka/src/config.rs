@@ -35,6 +35,18 @@ const RESERVED: &[&str] = &[
     "transactional.id",
 ];
 
+/// librdkafka properties that a setting of our own decides.
+const OWN: &[(&str, &str)] = &[
+    ("session.timeout.ms", "KAFKA_SESSION_TIMEOUT_SECONDS"),
+    ("max.poll.interval.ms", "KAFKA_MAX_POLL_INTERVAL_SECONDS"),
+    ("security.protocol", "KAFKA_SECURITY_PROTOCOL"),
+    ("sasl.mechanism", "KAFKA_SASL_MECHANISM"),
+    ("sasl.mechanisms", "KAFKA_SASL_MECHANISM"),
+    ("sasl.username", "KAFKA_SASL_USERNAME"),
+    ("sasl.password", "KAFKA_SASL_PASSWORD"),
+    ("ssl.ca.location", "KAFKA_SSL_CA_LOCATION"),
+];
+
 /// A configuration that can't work.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -52,10 +64,25 @@ pub enum ConfigError {
         name: String,
     },
     /// A property is not of the form `name=value`.
-    #[error("KAFKA_PROPERTIES holds {found:?}, which is not of the form name=value")]
+    #[error(
+        "KAFKA_PROPERTIES: entry {position} of {count} is not of the form name=value (entries are separated by \
+         semicolons, so no value may hold one); it is not shown, for it may be part of a secret"
+    )]
     NotAProperty {
-        /// What was found.
-        found: String,
+        /// Which, from 1.
+        position: usize,
+        /// How many there are.
+        count: usize,
+    },
+    /// A property that has a setting of its own, which would win.
+    #[error(
+        "the Kafka property {name} has a setting of its own: set {instead} instead, and remove it from KAFKA_PROPERTIES"
+    )]
+    HasItsOwn {
+        /// The librdkafka property.
+        name: String,
+        /// The setting.
+        instead: &'static str,
     },
     /// librdkafka refused a property or its value.
     #[error("Kafka client settings for {brokers} were refused: {reason}")]
@@ -162,14 +189,24 @@ impl KafkaConfig {
             }
             _ => {}
         }
-        match self
-            .extra
-            .iter()
-            .find(|(name, _)| RESERVED.contains(&name.as_str()))
-        {
-            Some((name, _)) => Err(ConfigError::Reserved { name: name.clone() }),
-            None => Ok(()),
+        for (at, (name, _)) in self.extra.iter().enumerate() {
+            if name.is_empty() {
+                return Err(ConfigError::NotAProperty {
+                    position: at + 1,
+                    count: self.extra.len(),
+                });
+            }
+            if RESERVED.contains(&name.as_str()) {
+                return Err(ConfigError::Reserved { name: name.clone() });
+            }
+            if let Some((_, instead)) = OWN.iter().find(|(own, _)| own == name) {
+                return Err(ConfigError::HasItsOwn {
+                    name: name.clone(),
+                    instead,
+                });
+            }
         }
+        Ok(())
     }
 
     /// The properties that all clients share.
@@ -277,26 +314,25 @@ pub struct KafkaArgs {
         long,
         env = "KAFKA_PROPERTIES",
         hide_env_values = true,
-        value_delimiter = ';',
-        value_parser = property
+        value_parser = secret
     )]
-    pub kafka_properties: Vec<(String, Secret)>,
+    pub kafka_properties: Option<Secret>,
 }
 
 fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
-fn property(text: &str) -> Result<(String, Secret), ConfigError> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.trim().is_empty() => {
-            Ok((name.trim().to_owned(), Secret::new(value.trim())))
-        }
-        _ => Err(ConfigError::NotAProperty {
-            // What stands behind may be a secret.
-            found: text.chars().take(40).collect(),
-        }),
-    }
+/// What is no property gets an empty name, which [`KafkaConfig::check`] refuses: a
+/// parser of arguments would print the text, which may be part of a secret.
+fn properties(text: &str) -> Vec<(String, Secret)> {
+    text.split(';')
+        .filter(|entry| !entry.trim().is_empty())
+        .map(|entry| {
+            let (name, value) = entry.split_once('=').unwrap_or(("", entry));
+            (name.trim().to_owned(), Secret::new(value.trim()))
+        })
+        .collect()
 }
 
 impl KafkaArgs {
@@ -314,7 +350,10 @@ impl KafkaArgs {
                 .clone()
                 .filter(|p| !p.expose().is_empty()),
             ssl_ca_location: given(&self.kafka_ssl_ca_location),
-            extra: self.kafka_properties.clone(),
+            extra: self
+                .kafka_properties
+                .as_ref()
+                .map_or_else(Vec::new, |text| properties(text.expose())),
         }
     }
 

@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{ConfigError, KafkaConfig};
 use crate::failure::{CloseError, ConsumerError, ConsumerEvent, ConsumerFailure};
-use crate::lag::{Bell, LagWatch, LogEnd, PartitionLag};
+use crate::lag::{Bell, GroupLag, LagWatch, LogEnd, PartitionLag};
 use crate::ledger::{Ledger, Outcome, RecordId};
 use crate::losses::LogWatch;
 use crate::poll::PollLoop;
@@ -45,6 +45,11 @@ const REPLY_GRACE: Duration = Duration::from_secs(1);
 const LEAVE: Duration = Duration::from_secs(2);
 /// …and how long that is waited for if there is more.
 const LEAVE_AT_MOST: Duration = Duration::from_secs(5);
+
+/// Records beyond the committed offsets, settled ones too, as a multiple of those
+/// that may be in flight: one batch that does not end must not let the others run
+/// ahead of it without a bound, in memory and in what a restart consumes again.
+const UNCOMMITTED_SHARE: u64 = 2;
 
 /// Settings of a [`RawConsumer`].
 #[derive(Debug, Clone)]
@@ -92,6 +97,14 @@ impl ConsumerConfig {
             rejoin_without_partitions: None,
             lag_interval: Duration::from_secs(5),
         }
+    }
+
+    /// Records that may be taken beyond the committed offsets, settled ones too:
+    /// what a consumer that dies leaves to be consumed again, at most.
+    pub fn max_uncommitted(&self) -> u64 {
+        u64::try_from(self.max_in_flight)
+            .unwrap_or(u64::MAX)
+            .saturating_mul(UNCOMMITTED_SHARE)
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -151,6 +164,7 @@ pub(crate) struct Shared {
     ledger: Mutex<Ledger>,
     pub(crate) lag: Mutex<BTreeMap<i32, PartitionLag>>,
     pub(crate) lag_read: Mutex<Option<Instant>>,
+    pub(crate) group_lag: Mutex<Option<GroupLag>>,
     /// Wakes the lag thread.
     pub(crate) bell: Bell,
     logs: Mutex<LogWatch>,
@@ -248,6 +262,7 @@ impl RawConsumer {
             ledger: Mutex::new(Ledger::new()),
             lag: Mutex::new(BTreeMap::new()),
             lag_read: Mutex::new(None),
+            group_lag: Mutex::new(None),
             bell: Bell::default(),
             logs: Mutex::new(LogWatch::default()),
             progress: Mutex::new(Progress::default()),
@@ -386,6 +401,16 @@ impl RawConsumer {
             reach: shared.reach.reach(),
             topic_missing: shared.topic_missing.load(Ordering::Relaxed),
         }
+    }
+
+    /// How the whole group stood when that was last read, while no partition was
+    /// held here.
+    pub fn group_lag(&self) -> Option<GroupLag> {
+        *self
+            .shared
+            .group_lag
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lag of the partitions held, as last read.

@@ -1,6 +1,8 @@
 //! Lag per partition and what a log lost, read by a thread and a client of their
 //! own: these calls block, and the polling thread must not.
 
+mod group;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,6 +17,8 @@ use crate::consumer::Shared;
 use crate::failure::ConsumerError;
 use crate::losses::Finding;
 use crate::reachability::{PlainContext, is_unreachable};
+
+pub use group::GroupLag;
 
 /// How long one question may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -187,8 +191,19 @@ fn refresh(client: &BaseConsumer<PlainContext>, shared: &Shared) {
         .iter()
         .map(|view| (view.partition, view.committed))
         .collect();
-    match read(client, shared, &held) {
-        Ok(()) if held.is_empty() => {}
+    let mut done = read(client, shared, &held);
+    let group = if held.is_empty() && !shared.bell.stopped() {
+        group::read(client, shared)
+            .map_err(|error| done = Err(error))
+            .ok()
+    } else {
+        None
+    };
+    *shared
+        .group_lag
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = group;
+    match done {
         Ok(()) => {
             shared.reach.up();
             let mut last = shared

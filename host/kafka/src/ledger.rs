@@ -99,6 +99,11 @@ struct Partition {
     committed: Option<i64>,
     counts: Counts,
     bytes: u64,
+    /// Slots that went into the prefix: all, when the last commit was sent, and
+    /// when the last acknowledged one was.
+    passed: u64,
+    passed_sent: u64,
+    passed_committed: u64,
 }
 
 impl Partition {
@@ -124,6 +129,7 @@ impl Partition {
             }
             self.prefix = Some(front.offset + 1);
             self.slots.pop_front();
+            self.passed += 1;
         }
     }
 }
@@ -214,6 +220,7 @@ impl Ledger {
             part.prefix = None;
             part.sent = None;
             part.committed = None;
+            part.passed_committed = part.passed;
         }
         let slot = Slot {
             offset,
@@ -327,7 +334,10 @@ impl Ledger {
     /// A commit is on its way. False when the assignment is over.
     pub fn commit_sent(&mut self, commit: Commit) -> bool {
         self.current(commit)
-            .map(|part| part.sent = Some(commit.next))
+            .map(|part| {
+                part.sent = Some(commit.next);
+                part.passed_sent = part.passed;
+            })
             .is_some()
     }
 
@@ -335,6 +345,9 @@ impl Ledger {
     pub fn commit_done(&mut self, commit: Commit) -> bool {
         self.current(commit)
             .map(|part| {
+                if part.sent == Some(commit.next) {
+                    part.passed_committed = part.passed_sent;
+                }
                 part.sent = Some(commit.next);
                 part.committed = Some(commit.next);
             })

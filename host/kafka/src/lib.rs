@@ -45,6 +45,6 @@ pub mod topics;
 pub use config::{ConfigError, KafkaArgs, KafkaConfig, Secret};
 pub use consumer::{ConsumerConfig, PartitionProgress, RawConsumer, Record, Started, Status};
 pub use failure::{CloseError, ConsumerError, ConsumerEvent, ConsumerFailure};
-pub use lag::PartitionLag;
+pub use lag::{GroupLag, PartitionLag};
 pub use ledger::{Outcome, RecordId};
 pub use producer::{Delivery, PublishError, Publisher, PublisherConfig};

@@ -198,11 +198,12 @@ impl LogWatch {
     }
 
     /// Something of this assignment is committed now: where the group stood
-    /// before can't be read any more.
-    pub fn committing(&mut self, partition: i32) {
-        if let Some(track) = self.tracks.get_mut(&partition) {
-            track.started = true;
-        }
+    /// before can't be read any more. If it never was, gives the first offset that
+    /// was consumed: what was lost before it will never be known.
+    pub fn committing(&mut self, partition: i32) -> Option<i64> {
+        let track = self.tracks.get_mut(&partition)?;
+        let was_started = std::mem::replace(&mut track.started, true);
+        track.first.filter(|_| !was_started)
     }
 
     /// The group's committed offset, read before anything was committed in this

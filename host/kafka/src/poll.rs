@@ -243,6 +243,7 @@ impl PollLoop {
         !self.overflow.is_empty()
             || self.records.is_closed()
             || ledger.in_flight() >= bound(records)
+            || ledger.uncommitted() >= bound(config.max_uncommitted())
             || ledger.in_flight_bytes() >= bound(config.max_in_flight_bytes)
     }
 

@@ -36,6 +36,10 @@ pub struct PublisherConfig {
     /// Bytes of one record above which the client refuses it without asking the
     /// broker (`message.max.bytes`).
     pub max_message_bytes: u32,
+    /// Bytes at which a request to a partition is full (`batch.size`). A broker
+    /// judges a request by its size, not the records in it: where they may be
+    /// near the topic's limit, it must stay small.
+    pub batch_bytes: u32,
 }
 
 impl Default for PublisherConfig {
@@ -46,6 +50,7 @@ impl Default for PublisherConfig {
             max_queued_records: 100_000,
             max_queued_bytes: 256 << 20,
             max_message_bytes: 1_000_000,
+            batch_bytes: 1_000_000,
         }
     }
 }
@@ -287,6 +292,7 @@ fn create(
                 .clamp(1000, 1_000_000_000)
                 .to_string(),
         )
+        .set("batch.size", config.batch_bytes.max(1).to_string())
         // A missing topic is named before the delivery timeout hides it.
         .set("topic.metadata.propagation.max.ms", "5000")
         .create_with_context(PlainContext(reach.clone()))

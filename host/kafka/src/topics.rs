@@ -370,21 +370,24 @@ pub fn compare(
             found,
         });
     };
-    if i32::try_from(found.partitions.len()) != Ok(spec.partitions) {
+    // More of either is fine: an operator adds partitions for more workers, and
+    // replicas for brokers that die.
+    let partitions = i32::try_from(found.partitions.len()).unwrap_or(i32::MAX);
+    if partitions < spec.partitions {
         differ(
             "partitions",
-            spec.partitions.to_string(),
+            format!("at least {}", spec.partitions),
             found.partitions.len().to_string(),
         );
     }
-    let other_replication = found
+    let too_few = found
         .partitions
         .iter()
-        .find(|p| i32::try_from(p.replicas) != Ok(spec.replication));
-    if let Some(partition) = other_replication {
+        .find(|p| i32::try_from(p.replicas).is_ok_and(|replicas| replicas < spec.replication));
+    if let Some(partition) = too_few {
         differ(
             "replication",
-            spec.replication.to_string(),
+            format!("at least {}", spec.replication),
             format!("{} (partition {})", partition.replicas, partition.id),
         );
     }

@@ -285,3 +285,29 @@ fn a_hundred_thousand_records_settle_in_any_order() {
     assert_eq!(ledger.committable(0).map(|c| c.next), Some(count));
     assert_eq!(ledger.in_flight_bytes(), 0);
 }
+
+/// What a process that dies leaves to be consumed again: in flight, held back, or
+/// settled and not yet committed.
+#[test]
+fn what_is_not_committed_is_counted_settled_or_not() {
+    let mut ledger = Ledger::new();
+    ledger.assign(0);
+    ledger.assign(1);
+    let ids: Vec<_> = [40, 41, 43, 44, 45]
+        .map(|offset| ledger.consumed(0, offset, 1).unwrap())
+        .to_vec();
+    ledger.consumed(1, 7, 1).unwrap();
+    assert_eq!(ledger.uncommitted(), 6);
+    for id in [ids[0], ids[1], ids[4]] {
+        ledger.settle(id, Outcome::Inserted);
+    }
+    assert_eq!(ledger.uncommitted(), 6, "nothing is committed");
+    let commit = ledger.committable(0).unwrap();
+    ledger.commit_sent(commit);
+    ledger.settle(ids[2], Outcome::Inserted);
+    assert_eq!(ledger.uncommitted(), 6, "it is only sent");
+    ledger.commit_done(commit);
+    assert_eq!(ledger.uncommitted(), 4, "one was settled after it was sent");
+    ledger.revoke(0);
+    assert_eq!(ledger.uncommitted(), 1);
+}

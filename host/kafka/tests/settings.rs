@@ -54,7 +54,18 @@ fn half_credentials_and_contradictions_are_refused() {
     let half = Command::parse_from(["cdr", "--kafka-sasl-username=u"]);
     let error = half.kafka.config("cdr").check().expect_err("no password");
     assert!(error.to_string().contains("KAFKA_SASL_PASSWORD"));
-    assert!(Command::try_parse_from(["cdr", "--kafka-properties=nonsense"]).is_err());
+    for (given, said) in [
+        ("client.rack=r1;hunter2", "entry 2 of 2"),
+        ("session.timeout.ms=1000", "KAFKA_SESSION_TIMEOUT_SECONDS"),
+        ("sasl.password=x;hunter2", "KAFKA_SASL_PASSWORD"),
+        ("acks=1", "acks"),
+    ] {
+        let command = Command::parse_from(["cdr", &format!("--kafka-properties={given}")]);
+        let error = command.kafka.config("cdr").check().expect_err(given);
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(said), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
     let unknown = Command::parse_from(["cdr", "--kafka-properties=no.such.property=1"]);
     let refused =
         cdr_kafka::Publisher::new(&unknown.kafka.config("cdr"), PublisherConfig::default());
@@ -84,6 +95,19 @@ fn what_a_broker_does_not_report_is_no_difference() {
         unreported,
         ["cleanup.policy", "retention.ms", "compression.type"]
     );
+
+    // More of either is the operator's to have.
+    let larger = FoundTopic {
+        name: "cdr.raw".to_owned(),
+        partitions: (0..12)
+            .map(|id| FoundPartition {
+                id,
+                leader: 1,
+                replicas: 3,
+            })
+            .collect(),
+    };
+    assert!(compare(&spec, &larger, &[]).0.is_empty());
 
     let configs = [("cleanup.policy".to_owned(), "compact".to_owned())];
     let (differences, unreported) = compare(&spec, &found, &configs);

@@ -16,7 +16,7 @@ use http::{Request, header};
 use crate::{
     answer::unclear,
     block::{EncodedBlock, encode_native},
-    client::Store,
+    client::{Store, timed_out},
     error::{ErrorClass, StoreError},
     rows::Rows,
     schema::{TableLayout, quoted},
@@ -104,9 +104,11 @@ impl Store {
     /// one that died, and sees to it that its rows are there: see the module
     /// [`crate::again`]. `keys` are those of the block's rows.
     ///
-    /// Where the rows can't be looked for (the user may not SELECT), they are
-    /// inserted under a token of their own: a row may then lie in the table
-    /// twice until it is merged, but none is missing.
+    /// Where ClickHouse refuses to look for the rows (the user may not SELECT, or
+    /// not so much), or takes long to, they are inserted under a token of their own: a row may then
+    /// lie in the table twice until it is merged, but none is missing.
+    ///
+    /// All of it has the time of one insert.
     ///
     /// # Errors
     /// As [`Store::insert`]; call it again then.
@@ -116,8 +118,35 @@ impl Store {
         token: &DedupToken,
         keys: &RowKeys,
     ) -> Result<(), StoreError> {
+        let limit = self.config().insert_timeout;
+        match tokio::time::timeout(limit, self.insert_checked(block, token, keys)).await {
+            Ok(done) => done,
+            Err(_) => {
+                let at = self.operation(format!("insert {} rows again", block.rows()));
+                Err(timed_out(limit, &at))
+            }
+        }
+    }
+
+    async fn insert_checked(
+        &self,
+        block: &EncodedBlock,
+        token: &DedupToken,
+        keys: &RowKeys,
+    ) -> Result<(), StoreError> {
         self.insert(block, token).await?;
-        match self.missing(keys).await {
+        // What is left of the time must be enough to insert once more.
+        let patience = self.config().insert_timeout / 3;
+        let at = self.operation(format!("look for {} rows", keys.rows));
+        let looked = tokio::time::timeout(patience, self.missing(keys))
+            .await
+            .unwrap_or_else(|_| {
+                Err(StoreError {
+                    class: ErrorClass::TooLarge,
+                    ..timed_out(patience, &at)
+                })
+            });
+        match looked {
             Ok(0) => return Ok(()),
             Ok(missing) => tracing::warn!(
                 event = "insert_swallowed",
@@ -126,12 +155,15 @@ impl Store {
                 token = %token,
                 "ClickHouse took a repeated insert for done, but rows are missing; inserting them again"
             ),
-            Err(error) if error.class == ErrorClass::Setup => tracing::warn!(
-                event = "insert_unchecked",
-                rows = block.rows(),
-                error = %error,
-                "a repeated insert can't be checked; inserting it once more"
-            ),
+            // It answered: the rows may be there, but nobody will see that they are.
+            Err(error) if error.code.is_some() || error.class != ErrorClass::Transient => {
+                tracing::warn!(
+                    event = "insert_unchecked",
+                    rows = block.rows(),
+                    error = %error,
+                    "a repeated insert can't be checked; inserting it once more"
+                )
+            }
             Err(error) => return Err(error),
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH);

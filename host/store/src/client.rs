@@ -319,7 +319,7 @@ fn lost(error: &(dyn std::error::Error + 'static), at: &Operation) -> StoreError
     StoreError::request(ErrorClass::Transient, "connection_lost", chain(error), at)
 }
 
-fn timed_out(limit: Duration, at: &Operation) -> StoreError {
+pub(crate) fn timed_out(limit: Duration, at: &Operation) -> StoreError {
     let message = format!("no answer within {limit:?}");
     StoreError::request(ErrorClass::Transient, "timeout", message, at)
 }

@@ -51,17 +51,14 @@ impl Shutdown {
     /// request: for what no deadline inside it can see, a runtime or a foreign
     /// thread that is stuck. It should never be needed.
     ///
-    /// Call it within a tokio runtime.
-    ///
     /// # Errors
     /// The system gives no thread.
     pub fn enforce(&self, budget: std::time::Duration) -> std::io::Result<()> {
         let token = self.token.clone();
-        let runtime = tokio::runtime::Handle::current();
         std::thread::Builder::new()
             .name("shutdown-guard".to_owned())
             .spawn(move || {
-                runtime.block_on(token.cancelled());
+                futures::executor::block_on(token.cancelled());
                 // A thread of its own, which sleeps whatever the others do.
                 std::thread::sleep(budget);
                 tracing::error!(
@@ -89,24 +86,57 @@ impl From<CancellationToken> for Shutdown {
 /// A [`Shutdown`] that SIGTERM or SIGINT requests. A second signal ends the
 /// process at once with exit code 130.
 ///
-/// Call it within a tokio runtime, as early as possible: a signal that comes
-/// before it kills the process without a drain. Where the handlers can't be
-/// installed, that is logged, and signals keep killing.
+/// Signals are received on a thread and a runtime of their own, so that they are
+/// also heard when every thread of the host's runtime is stuck. Call it as early as
+/// possible: a signal that comes before it kills the process without a drain. Where
+/// the handlers can't be installed, that is logged, and signals keep killing.
 pub fn on_signals() -> Shutdown {
     let shutdown = Shutdown::new();
-    match (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) {
-        (Ok(terminate), Ok(interrupt)) => {
-            tokio::spawn(watch(terminate, interrupt, shutdown.clone()));
-        }
-        (Err(error), _) | (_, Err(error)) => tracing::error!(
+    let (installed, result) = std::sync::mpsc::channel();
+    let requests = shutdown.clone();
+    let spawned = std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || receive(requests, &installed));
+    let outcome = match spawned {
+        Ok(_) => result
+            .recv()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the thread ended"))),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = outcome {
+        tracing::error!(
             event = "signals_unavailable",
             "signal handlers can't be installed ({error}): SIGTERM and SIGINT will kill without a drain"
-        ),
+        );
     }
     shutdown
+}
+
+fn receive(shutdown: Shutdown, installed: &std::sync::mpsc::Sender<std::io::Result<()>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = installed.send(Err(error));
+            return;
+        }
+    };
+    runtime.block_on(async move {
+        match (
+            signal(SignalKind::terminate()),
+            signal(SignalKind::interrupt()),
+        ) {
+            (Ok(terminate), Ok(interrupt)) => {
+                let _ = installed.send(Ok(()));
+                watch(terminate, interrupt, shutdown).await;
+            }
+            (Err(error), _) | (_, Err(error)) => {
+                let _ = installed.send(Err(error));
+            }
+        }
+    });
 }
 
 async fn watch(mut terminate: Signal, mut interrupt: Signal, shutdown: Shutdown) {

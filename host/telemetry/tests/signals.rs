@@ -65,11 +65,11 @@ async fn stuck() {
     if std::env::var_os(STUCK).is_none() {
         return;
     }
-    let shutdown = cdr_telemetry::shutdown::Shutdown::new();
+    let shutdown = cdr_telemetry::shutdown::on_signals();
     shutdown
         .enforce(std::time::Duration::from_millis(10))
         .expect("a thread");
-    shutdown.request();
+    println!("\nstuck");
     loop {
         std::thread::park();
     }
@@ -77,11 +77,14 @@ async fn stuck() {
 
 #[test]
 fn a_process_that_is_stuck_ends_all_the_same_and_not_with_success() {
-    let status = Command::new(std::env::current_exe().expect("this binary"))
+    let mut child = Command::new(std::env::current_exe().expect("this binary"))
         .args(["--exact", "stuck", "--nocapture"])
         .env(STUCK, "yes")
-        .stdout(Stdio::null())
-        .status()
+        .stdout(Stdio::piped())
+        .spawn()
         .expect("started");
-    assert_eq!(status.code(), Some(1));
+    let stdout = child.stdout.take().expect("piped");
+    await_line(&mut BufReader::new(stdout).lines(), "stuck");
+    signal(&child, "TERM");
+    assert_eq!(child.wait().expect("ended").code(), Some(1));
 }

@@ -3,9 +3,10 @@
 //! ```text
 //!   insert ─ ok ─────────────▶ inserted
 //!     │ transient: again, after 500 ms, 1 s, 2 s … used up ─▶ dead letters (or again, for ever)
-//!     │ too large: halves, down to a small part; that one counts as transient
+//!     │ too large: halves, down to a small part; that one counts as transient,
+//!     │            and is halved further when it does not pass
 //!     │ data: halves, until a row stands alone ─────────────▶ dead letter
-//!     └ set-up: stop, commit nothing
+//!     └ set-up, or every row of many refused: stop, commit nothing
 //! ```
 //!
 //! An attempt that may be a repetition is checked: ClickHouse can know the token
@@ -31,6 +32,10 @@ pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(30);
 const MAX_PARTS: usize = 16;
 /// …unless its parts are still larger than so many rows.
 const LARGE_PART: usize = 64;
+
+/// Where ClickHouse refuses every one of so many rows for what they hold, it is
+/// not the rows: a constraint or a view that refuses all would empty the topic.
+const ALL_REFUSED: usize = 16;
 
 /// What takes blocks: ClickHouse, or a fake that fails as ClickHouse can't be
 /// made to.
@@ -131,12 +136,15 @@ enum Step {
 }
 
 impl Step {
-    /// For a part of `rows` rows of a batch of `batch` rows.
-    fn after(class: ErrorClass, rows: usize, batch: usize) -> Self {
+    /// For a part of `rows` rows of a batch of `batch` rows,
+    /// that was tried as often as it may be if `worn`.
+    fn after(class: ErrorClass, rows: usize, batch: usize, worn: bool) -> Self {
         match class {
             ErrorClass::Setup => Step::Stop,
             ErrorClass::Transient => Step::Retry,
             ErrorClass::TooLarge if rows > (batch / MAX_PARTS).clamp(1, LARGE_PART) => Step::Split,
+            // It does not pass: one row may be what is too large.
+            ErrorClass::TooLarge if worn && rows > 1 => Step::Split,
             // Small enough for any sensible limit: it is the limit that must pass.
             ErrorClass::TooLarge => Step::Retry,
             ErrorClass::Data if rows > 1 => Step::Split,
@@ -148,7 +156,8 @@ impl Step {
 /// Inserts a batch. Every row of it ends as inserted, refused or abandoned.
 ///
 /// # Errors
-/// [`WorkerError::Setup`]: no batch can succeed; none of these rows is settled.
+/// [`WorkerError::Setup`]: no batch can succeed, or every row of a larger one is
+/// refused for what it holds; none of these rows is settled.
 pub async fn insert_rows(
     store: &impl InsertBlock,
     batch: Batch<'_>,
@@ -164,6 +173,9 @@ pub async fn insert_rows(
         .into_iter()
         .collect();
     let mut pauses = persistence.pauses();
+    let mut refused_for_data = 0;
+    // A limit outlasted the retries of a part.
+    let mut lasts = false;
     while let Some(range) = todo.pop() {
         // The same bytes under the same token at each attempt.
         let (block, part_token) = part(rows, token, range.clone())?;
@@ -171,6 +183,7 @@ pub async fn insert_rows(
             true => Some(batch.keys(range.clone())?),
             false => None,
         };
+        let mut retries = 0;
         loop {
             let tried = store.insert(&block, &part_token, keys.as_ref()).await;
             let Err(error) = tried else {
@@ -178,15 +191,30 @@ pub async fn insert_rows(
                 result.inserted.push(range);
                 break;
             };
-            match Step::after(error.class, range.len(), rows.len()) {
+            let worn = lasts || retries >= persistence.retry.max_attempts;
+            match Step::after(error.class, range.len(), rows.len(), worn) {
                 Step::Stop => return Err(WorkerError::Setup(error)),
                 Step::Split => {
+                    lasts |= worn && error.class == ErrorClass::TooLarge;
                     let middle = range.start + range.len() / 2;
                     todo.push(middle..range.end);
                     todo.push(range.start..middle);
                     break;
                 }
                 Step::Refuse => {
+                    refused_for_data += 1;
+                    if refused_for_data == rows.len() && rows.len() >= ALL_REFUSED {
+                        return Err(WorkerError::Setup(StoreError {
+                            class: ErrorClass::Setup,
+                            message: format!(
+                                "every one of {} rows was refused for what it holds, so it is the table, \
+                                 a constraint or a view that refuses: {}",
+                                rows.len(),
+                                error.message
+                            ),
+                            ..error
+                        }));
+                    }
                     result.refused.push((range, error.to_string()));
                     break;
                 }
@@ -196,6 +224,7 @@ pub async fn insert_rows(
                 result.refused.push((range, error.to_string()));
                 break;
             };
+            retries += 1;
             watch.retried(&error);
             tracing::warn!(
                 event = "insert_retried",
@@ -234,306 +263,4 @@ fn part(
 }
 
 #[cfg(test)]
-mod tests {
-    //! The store is a fake here: ClickHouse can't be made to refuse single rows
-    //! or to fail a given number of times.
-
-    use super::*;
-    use cdr_store::{Column, ColumnSpec, ColumnType, OffsetRange, Values};
-    use std::collections::BTreeSet;
-    use std::sync::Mutex;
-
-    struct Fake {
-        /// Rows (their value) that can't be stored.
-        bad: BTreeSet<u32>,
-        /// Attempts that fail before any succeeds.
-        transient: Mutex<u32>,
-        setup: bool,
-        /// Blocks of more rows are over a limit.
-        limit: usize,
-        /// Bytes, token, and whether it was checked as a repetition.
-        seen: Mutex<Vec<(Vec<u8>, String, bool)>>,
-    }
-
-    impl Fake {
-        fn new(bad: &[u32], transient: u32, setup: bool) -> Self {
-            Self {
-                bad: bad.iter().copied().collect(),
-                transient: Mutex::new(transient),
-                setup,
-                limit: usize::MAX,
-                seen: Mutex::default(),
-            }
-        }
-    }
-
-    /// Counts retries; wants rows for so many of them.
-    struct Waits {
-        retries: Mutex<u32>,
-        patience: u32,
-    }
-
-    impl Waits {
-        fn for_ever() -> Self {
-            Self {
-                retries: Mutex::new(0),
-                patience: u32::MAX,
-            }
-        }
-
-        fn retries(&self) -> u32 {
-            *self.retries.lock().unwrap()
-        }
-    }
-
-    impl Watch for Waits {
-        fn retried(&self, _: &StoreError) {
-            *self.retries.lock().unwrap() += 1;
-        }
-
-        fn is_wanted(&self, _: Range<usize>) -> bool {
-            self.retries() < self.patience
-        }
-    }
-
-    fn error(class: ErrorClass) -> StoreError {
-        StoreError {
-            class,
-            code: None,
-            name: "test".to_owned(),
-            message: "as the test wants".to_owned(),
-            operation: "insert".to_owned(),
-            address: "nowhere".to_owned(),
-        }
-    }
-
-    impl InsertBlock for Fake {
-        async fn insert(
-            &self,
-            block: &EncodedBlock,
-            token: &DedupToken,
-            keys: Option<&RowKeys>,
-        ) -> Result<(), StoreError> {
-            self.seen.lock().unwrap().push((
-                block.body().to_vec(),
-                token.to_string(),
-                keys.is_some(),
-            ));
-            if self.setup {
-                return Err(error(ErrorClass::Setup));
-            }
-            if block.rows() > self.limit {
-                return Err(error(ErrorClass::TooLarge));
-            }
-            {
-                let mut left = self.transient.lock().unwrap();
-                if *left > 0 {
-                    *left -= 1;
-                    return Err(error(ErrorClass::Transient));
-                }
-            }
-            // The rows of the block, by the bytes it would have without them.
-            let holds_bad = self.bad.iter().any(|bad| {
-                (0..=64_u32).any(|start| {
-                    let end = start + u32::try_from(block.rows()).unwrap();
-                    (start..end).contains(bad)
-                        && EncodedBlock::new(&rows(start..end)).unwrap().body() == block.body()
-                })
-            });
-            if holds_bad {
-                Err(error(ErrorClass::Data))
-            } else {
-                Ok(())
-            }
-        }
-    }
-
-    fn rows(values: Range<u32>) -> Rows {
-        let specs = [ColumnSpec::new("n", ColumnType::Uint32)];
-        let column =
-            Column::new(ColumnType::Uint32, Values::Uint32s(values.collect()), None).unwrap();
-        Rows::new(specs.into(), vec![column]).unwrap()
-    }
-
-    fn token() -> DedupToken {
-        let range = OffsetRange {
-            partition: 0,
-            first: 0,
-            last: 15,
-            first_timestamp: 0,
-        };
-        DedupToken::new("cdr.raw", &[range], "digest")
-    }
-
-    async fn insert(
-        fake: &Fake,
-        replayed: bool,
-        persistence: Persistence,
-        waits: &Waits,
-    ) -> Result<Inserted, WorkerError> {
-        let batch = Batch {
-            rows: &rows(0..16),
-            token: &token(),
-            layout: &TableLayout {
-                key: vec![ColumnSpec::new("n", ColumnType::Uint32)],
-                ..TableLayout::cdr()
-            },
-            replayed,
-        };
-        insert_rows(fake, batch, persistence, waits).await
-    }
-
-    const ONCE: Persistence = Persistence {
-        retry: RetryPolicy {
-            max_attempts: 3,
-            initial: Duration::from_millis(500),
-            factor: 2.0,
-            max_delay: Duration::from_secs(60),
-        },
-        exhausted: ExhaustedPolicy::DeadLetter,
-    };
-
-    #[tokio::test(start_paused = true)]
-    async fn exactly_the_bad_rows_are_refused() {
-        let fake = Fake::new(&[3, 4, 11], 0, false);
-        let result = insert(&fake, false, ONCE, &Waits::for_ever())
-            .await
-            .unwrap();
-        let refused: Vec<_> = result
-            .refused
-            .iter()
-            .map(|(range, _)| range.clone())
-            .collect();
-        assert_eq!(refused, [3..4, 4..5, 11..12]);
-        let inserted: usize = result.inserted.iter().map(Range::len).sum();
-        assert_eq!(inserted, 13);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_retry_sends_the_same_bytes_under_the_same_token() {
-        let fake = Fake::new(&[], 3, false);
-        let waits = Waits::for_ever();
-        let started = tokio::time::Instant::now();
-        let result = insert(&fake, false, ONCE, &waits).await.unwrap();
-        assert_eq!(result.inserted, vec![0..16]);
-        assert_eq!(waits.retries(), 3);
-        assert_eq!(started.elapsed(), Duration::from_millis(500 + 1000 + 2000));
-        let seen = fake.seen.lock().unwrap();
-        assert_eq!(seen.len(), 4);
-        let same = |attempt: &&(Vec<u8>, String, bool)| {
-            (&attempt.0, &attempt.1) == (&seen[0].0, &seen[0].1)
-        };
-        assert_eq!(seen.iter().filter(same).count(), 4);
-        let checked: Vec<bool> = seen.iter().map(|attempt| attempt.2).collect();
-        assert_eq!(
-            checked,
-            [false, true, true, true],
-            "repetitions are checked"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_batch_that_a_dead_process_may_have_tried_is_checked_at_once() {
-        let fake = Fake::new(&[3], 0, false);
-        insert(&fake, true, ONCE, &Waits::for_ever()).await.unwrap();
-        let seen = fake.seen.lock().unwrap();
-        assert!(seen.iter().all(|attempt| attempt.2));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn used_up_attempts_refuse_the_whole_batch() {
-        let fake = Fake::new(&[], 4, false);
-        let result = insert(&fake, false, ONCE, &Waits::for_ever())
-            .await
-            .unwrap();
-        assert!(result.inserted.is_empty());
-        assert_eq!(result.refused[0].0, 0..16);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn pausing_never_gives_up() {
-        let fake = Fake::new(&[], 40, false);
-        let pause = Persistence {
-            exhausted: ExhaustedPolicy::Pause,
-            ..ONCE
-        };
-        let result = insert(&fake, false, pause, &Waits::for_ever())
-            .await
-            .unwrap();
-        assert_eq!(result.inserted, vec![0..16]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_broken_set_up_blames_no_record() {
-        let fake = Fake::new(&[], 0, true);
-        let result = insert(&fake, false, ONCE, &Waits::for_ever()).await;
-        assert!(matches!(result, Err(WorkerError::Setup(_))));
-        assert_eq!(fake.seen.lock().unwrap().len(), 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_batch_over_a_limit_goes_in_by_parts() {
-        let fake = Fake {
-            limit: 5,
-            ..Fake::new(&[], 0, false)
-        };
-        let waits = Waits::for_ever();
-        let started = tokio::time::Instant::now();
-        let result = insert(&fake, false, ONCE, &waits).await.unwrap();
-        assert_eq!(result.inserted, [0..4, 4..8, 8..12, 12..16]);
-        assert_eq!(waits.retries(), 0);
-        assert!(started.elapsed().is_zero(), "smaller parts need no pause");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_limit_that_no_part_respects_blames_no_row() {
-        let fake = Fake {
-            limit: 0,
-            ..Fake::new(&[], 0, false)
-        };
-        let started = tokio::time::Instant::now();
-        let result = insert(&fake, false, ONCE, &Waits::for_ever())
-            .await
-            .unwrap();
-        assert!(result.inserted.is_empty());
-        let refused: usize = result.refused.iter().map(|(range, _)| range.len()).sum();
-        assert_eq!(refused, 16);
-        // One budget for the batch, not one a part.
-        assert_eq!(started.elapsed(), Duration::from_millis(500 + 1000 + 2000));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn rows_that_nobody_wants_any_more_are_given_up() {
-        let fake = Fake::new(&[], 1000, false);
-        let pause = Persistence {
-            exhausted: ExhaustedPolicy::Pause,
-            ..ONCE
-        };
-        let waits = Waits {
-            patience: 7,
-            ..Waits::for_ever()
-        };
-        let result = insert(&fake, false, pause, &waits).await.unwrap();
-        assert_eq!(result.abandoned, vec![0..16]);
-        assert_eq!(waits.retries(), 7);
-        assert!(result.inserted.is_empty() && result.refused.is_empty());
-    }
-
-    #[test]
-    fn splitting_for_a_limit_ends_at_a_small_part_and_for_data_at_a_row() {
-        for (rows, batch, step) in [
-            (16, 16, Step::Split),
-            (2, 16, Step::Split),
-            (1, 16, Step::Retry),
-            (63, 1000, Step::Split),
-            (62, 1000, Step::Retry),
-            (65, 1_000_000, Step::Split),
-            (64, 1_000_000, Step::Retry),
-        ] {
-            let found = Step::after(ErrorClass::TooLarge, rows, batch);
-            assert_eq!(found, step, "{rows} of {batch}");
-        }
-        assert_eq!(Step::after(ErrorClass::Data, 2, 1000), Step::Split);
-        assert_eq!(Step::after(ErrorClass::Data, 1, 1000), Step::Refuse);
-    }
-}
+mod tests;

@@ -54,15 +54,15 @@ pub(crate) struct Parts {
     pub(crate) batches_in_flight: usize,
     pub(crate) topic: String,
     pub(crate) layout: Arc<TableLayout>,
-    /// Records that may be in flight.
-    pub(crate) max_in_flight: usize,
+    /// Records that may be taken beyond the committed offsets.
+    pub(crate) max_uncommitted: u64,
     pub(crate) batcher: Batcher,
 }
 
 impl Pipeline {
     pub(crate) fn new(parts: Parts, table: TableSpec) -> Self {
         let specs = Arc::clone(table.columns());
-        let replays = Replays::new(parts.max_in_flight);
+        let replays = Replays::new(parts.max_uncommitted);
         parts.stats.normalizer_in_use(parts.normalizer.provenance());
         Self {
             parts,
@@ -124,10 +124,10 @@ impl Pipeline {
                 }
                 record = self.parts.records.recv(), if may_take => match record {
                     Some(record) => self.take(record),
-                    // The news behind it says why, if there is any.
-                    None => match self.parts.events.recv().await {
-                        Some(event) => self.on_event(event)?,
-                        None => return Err(WorkerError::ConsumerGone),
+                    // Its thread has ended; before that it said why, unless it died.
+                    None => match self.parts.events.try_recv() {
+                        Ok(event) => self.on_event(event)?,
+                        Err(_) => return Err(WorkerError::ConsumerGone),
                     },
                 },
                 () = sleep_until(deadline), if deadline.is_some() => {}

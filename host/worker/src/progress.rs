@@ -9,10 +9,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// Stands for the whole topic, as a worker without partitions sees it: a spare one
+/// is fine as long as the group gets on.
+pub const WHOLE_TOPIC: i32 = -1;
+
 /// A partition as it is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sighting {
-    /// The partition.
+    /// The partition, or [`WHOLE_TOPIC`].
     pub partition: i32,
     /// Its assignment: one that came back starts anew.
     pub generation: u64,
@@ -25,7 +29,7 @@ pub struct Sighting {
 /// A partition that does not get on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Stall {
-    /// The partition.
+    /// The partition, or [`WHOLE_TOPIC`].
     pub partition: i32,
     /// For how long its committed offset has not moved, in seconds.
     pub seconds: u64,
@@ -41,6 +45,14 @@ impl std::fmt::Display for Stall {
             lag,
         } = self;
         match lag {
+            Some(lag) if *partition == WHOLE_TOPIC => write!(
+                f,
+                "this worker holds no partitions, {lag} records wait, and nobody in its group committed anything for {seconds} s"
+            ),
+            None if *partition == WHOLE_TOPIC => write!(
+                f,
+                "this worker has held no partitions for {seconds} s, and how its group stands could not be read"
+            ),
             Some(lag) => write!(
                 f,
                 "partition {partition} has {lag} records waiting and committed nothing for {seconds} s"
@@ -126,6 +138,25 @@ mod tests {
 
     fn after(start: Instant, seconds: u64) -> Instant {
         start + Duration::from_secs(seconds)
+    }
+
+    /// A member whose join never ends, beside a spare one of a group that gets on.
+    #[test]
+    fn a_worker_without_partitions_is_judged_by_its_group() {
+        let start = Instant::now();
+        let whole = |committed, lag| at(WHOLE_TOPIC, committed, lag);
+        let mut stuck = Watchdog::new(BUDGET);
+        let mut spare = Watchdog::new(BUDGET);
+        let mut idle = Watchdog::new(BUDGET);
+        for second in 0..=61 {
+            let now = after(start, second);
+            let stalls = stuck.look(now, &[whole(5, Some(10))]);
+            assert_eq!(stalls.len(), usize::from(second == 61), "{second}");
+            assert_eq!(spare.look(now, &[whole(second as i64, Some(10))]), []);
+            assert_eq!(idle.look(now, &[whole(5, Some(0))]), []);
+        }
+        let stall = stuck.look(after(start, 62), &[whole(5, None)])[0].to_string();
+        assert!(stall.contains("no partitions for 62 s"), "{stall}");
     }
 
     /// rust-rdkafka#840, #535: one silent partition among busy ones.

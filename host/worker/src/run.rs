@@ -7,8 +7,8 @@ use crate::dead_letters::{self, DeadLetters};
 use crate::error::WorkerError;
 use crate::insert::Persistence;
 use crate::pipeline::{Parts, Pipeline};
-use crate::progress::{Sighting, Stall, Watchdog};
-use crate::settings::{LAST_COMMIT, Surroundings};
+use crate::progress::{Sighting, Stall, WHOLE_TOPIC, Watchdog};
+use crate::settings::{Contradiction, LAST_COMMIT, Surroundings};
 use crate::spool::Spool;
 use crate::stats::Stats;
 use axum::extract::State;
@@ -39,6 +39,9 @@ const POLL_SILENCE: Duration = Duration::from_secs(30);
 /// No dead letter is larger: a raw record has at most about 1 MB unless its topic
 /// allows more, and six bytes for each of them if all had to be escaped.
 const MAX_DEAD_LETTER_BYTES: u32 = 64 << 20;
+
+/// Dead letters go out together up to this size, in bytes; a larger one goes alone.
+const DEAD_LETTER_BATCH: u32 = 16 << 10;
 
 /// What is kept of the time for a shutdown for the process to end.
 const EXIT: Duration = Duration::from_secs(2);
@@ -97,6 +100,14 @@ pub async fn run(
         insert_timeout: store.config().insert_timeout,
         sandbox_memory,
     })?;
+    if kafka_args.kafka_raw_topic == kafka_args.kafka_dlq_topic {
+        let topic = kafka_args.kafka_raw_topic;
+        return Err(Contradiction::Topics { topic }.into());
+    }
+    // Before anything is waited for.
+    kafka
+        .check()
+        .map_err(|error| WorkerError::Consumer(error.into()))?;
     shutdown.enforce(args.shutdown_timeout())?;
     let spool = Spool::open(&args.worker_spool_dir).map_err(|cause| WorkerError::SpoolDir {
         path: args.worker_spool_dir.clone(),
@@ -154,7 +165,7 @@ pub async fn run(
     consumer_config.max_in_flight_bytes = consumer_config
         .max_in_flight_bytes
         .max(args.batch_max_bytes * (u64::from(args.batches_in_flight) + 2));
-    let max_in_flight = consumer_config.max_in_flight;
+    let max_uncommitted = consumer_config.max_uncommitted();
     let Started {
         consumer,
         records,
@@ -168,6 +179,8 @@ pub async fn run(
             delivery_timeout: kafka_args.delivery_timeout(),
             // The topic says what it takes, not this client.
             max_message_bytes: MAX_DEAD_LETTER_BYTES,
+            // A topic that takes little must not refuse many small ones together.
+            batch_bytes: DEAD_LETTER_BATCH,
             ..PublisherConfig::default()
         },
     )
@@ -198,7 +211,7 @@ pub async fn run(
             batches_in_flight: args.batches_in_flight as usize,
             topic: kafka_args.kafka_raw_topic.clone(),
             layout: Arc::new(layout),
-            max_in_flight,
+            max_uncommitted,
             batcher: Batcher::new(args.policy()),
         },
         table,
@@ -298,7 +311,7 @@ async fn wait_for_table(
                         obstacles.join("; ")
                     )));
                 }
-                args.check_store(limits.max_memory_usage)?;
+                args.check_store(&limits)?;
                 if told {
                     tracing::info!(
                         event = "clickhouse_available",
@@ -379,6 +392,15 @@ fn sightings(consumer: &RawConsumer) -> Vec<Sighting> {
     // What was read long ago says nothing of now.
     if status.lag_read_ago.is_none_or(|ago| ago > LAG_FRESH) {
         lag.clear();
+    }
+    if status.partitions.is_empty() {
+        let group = consumer.group_lag();
+        return vec![Sighting {
+            partition: WHOLE_TOPIC,
+            generation: 0,
+            committed: group.map(|group| group.committed),
+            lag: group.map(|group| group.lag),
+        }];
     }
     status
         .partitions

@@ -3,7 +3,7 @@
 
 use crate::config::{ExhaustedPolicy, WorkerArgs};
 use crate::insert::MAX_PAUSE;
-use cdr_store::RetryPolicy;
+use cdr_store::{InsertLimits, RetryPolicy};
 use std::time::Duration;
 
 /// What is kept of the time for a shutdown for the last commit, for leaving the
@@ -96,6 +96,41 @@ pub enum Contradiction {
         /// The largest batch that fits, in bytes.
         fits: u64,
     },
+    /// ClickHouse could not take as many inserts at a time.
+    #[error(
+        "BATCHES_IN_FLIGHT ({in_flight}) is above the queries that this ClickHouse user may run at a time \
+         (max_concurrent_queries_for_user = {limit}): batches would fail; lower the first or raise the second, \
+         and count all workers of the user"
+    )]
+    ClickHouseQueries {
+        /// Inserts of this worker at a time.
+        in_flight: u32,
+        /// The user's limit.
+        limit: u64,
+    },
+    /// Dead letters would be consumed as raw records.
+    #[error(
+        "KAFKA_RAW_TOPIC and KAFKA_DLQ_TOPIC are both {topic:?}: every dead letter would be consumed, and dead-lettered, \
+         again without end; give them different names"
+    )]
+    Topics {
+        /// The name of both.
+        topic: String,
+    },
+    /// Who waits would be called stuck.
+    #[error(
+        "WORKER_PROGRESS_TIMEOUT_SECONDS ({progress:?}) is below BATCH_FLUSH_INTERVAL_SECONDS ({flush:?}) and \
+         CLICKHOUSE_TIMEOUT_SECONDS ({insert:?}) together: rows that wait for their batch would count as stuck; \
+         raise the first or lower the others"
+    )]
+    ProgressBelowFlush {
+        /// The budget of the watchdog.
+        progress: Duration,
+        /// How long rows wait.
+        flush: Duration,
+        /// How long an insert may take.
+        insert: Duration,
+    },
     /// ClickHouse could take no full batch.
     #[error(
         "BATCH_MAX_BYTES ({batch}) is above a third of what a query of this ClickHouse user may use (max_memory_usage = {limit}): full batches \
@@ -147,6 +182,13 @@ impl WorkerArgs {
             .saturating_add(insert.saturating_mul(attempts.saturating_add(1)))
             .saturating_add(pauses)
             .saturating_add(delivery);
+        if progress < flush.saturating_add(insert) {
+            return Err(Contradiction::ProgressBelowFlush {
+                progress,
+                flush,
+                insert,
+            });
+        }
         // Who waits for ever is told by the watchdog that it is so.
         if self.ch_exhausted_policy == ExhaustedPolicy::DeadLetter && progress < longest {
             return Err(Contradiction::Progress {
@@ -169,14 +211,19 @@ impl WorkerArgs {
         Ok(())
     }
 
-    /// Refuses batches that the connected user of ClickHouse can't insert;
-    /// `max_memory_usage` in bytes, none: unlimited.
+    /// Refuses batches that the connected user of ClickHouse can't insert.
     ///
     /// # Errors
-    /// [`Contradiction::ClickHouseMemory`].
-    pub fn check_store(&self, max_memory_usage: Option<u64>) -> Result<(), Contradiction> {
+    /// [`Contradiction::ClickHouseMemory`], [`Contradiction::ClickHouseQueries`].
+    pub fn check_store(&self, limits: &InsertLimits) -> Result<(), Contradiction> {
+        let in_flight = self.batches_in_flight;
+        if let Some(limit) = limits.max_concurrent_queries
+            && limit < u64::from(in_flight)
+        {
+            return Err(Contradiction::ClickHouseQueries { in_flight, limit });
+        }
         let batch = self.batch_max_bytes;
-        match max_memory_usage {
+        match limits.max_memory_usage {
             // The body, the block, and the part that is written.
             Some(limit) if batch.saturating_mul(3) > limit => {
                 Err(Contradiction::ClickHouseMemory {
@@ -221,16 +268,34 @@ mod tests {
         sandbox_memory: 256 << 20,
     };
 
+    fn limits(memory: Option<u64>, queries: Option<u64>) -> InsertLimits {
+        InsertLimits {
+            max_memory_usage: memory,
+            max_memory_usage_for_user: None,
+            max_partitions_per_block: None,
+            max_concurrent_queries: queries,
+            max_execution_time: None,
+            receive_timeout: None,
+            readonly: false,
+            async_insert: false,
+            deduplicates: true,
+            forbidden_settings: Vec::new(),
+        }
+    }
+
     #[test]
     fn the_defaults_work_together() {
         assert_eq!(args(&[]).check(DEFAULTS), Ok(()));
-        assert_eq!(args(&[]).check_store(Some(10 << 30)), Ok(()));
-        assert_eq!(args(&[]).check_store(None), Ok(()));
+        assert_eq!(
+            args(&[]).check_store(&limits(Some(10 << 30), Some(2))),
+            Ok(())
+        );
+        assert_eq!(args(&[]).check_store(&limits(None, None)), Ok(()));
     }
 
     #[test]
     fn what_can_not_work_is_refused_with_both_names_and_values() {
-        let cases: [(&[&str], [&str; 4]); 6] = [
+        let cases: [(&[&str], [&str; 4]); 7] = [
             (
                 &["--worker-shutdown-timeout-seconds", "20"],
                 [
@@ -277,6 +342,20 @@ mod tests {
                 ],
             ),
             (
+                &[
+                    "--batch-flush-interval-seconds",
+                    "280",
+                    "--ch-exhausted-policy",
+                    "pause",
+                ],
+                [
+                    "WORKER_PROGRESS_TIMEOUT_SECONDS",
+                    "300s",
+                    "BATCH_FLUSH_INTERVAL_SECONDS",
+                    "280s",
+                ],
+            ),
+            (
                 &["--batch-max-bytes", "134217728"],
                 [
                     "BATCH_MAX_BYTES",
@@ -294,11 +373,20 @@ mod tests {
             }
         }
         let refused = args(&[])
-            .check_store(Some(32 << 20))
+            .check_store(&limits(Some(32 << 20), None))
             .expect_err("16 MiB of 32");
         let text = refused.to_string();
         assert!(text.contains("BATCH_MAX_BYTES (16777216)"), "{text}");
         assert!(text.contains("max_memory_usage = 33554432"), "{text}");
+        let refused = args(&[])
+            .check_store(&limits(None, Some(1)))
+            .expect_err("two batches, one query");
+        let text = refused.to_string();
+        assert!(text.contains("BATCHES_IN_FLIGHT (2)"), "{text}");
+        assert!(
+            text.contains("max_concurrent_queries_for_user = 1"),
+            "{text}"
+        );
     }
 
     #[test]

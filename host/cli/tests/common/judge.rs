@@ -180,6 +180,27 @@ impl Subject {
         self.store.query_rows(&sql).await.unwrap()
     }
 
+    /// Lets ClickHouse merge nothing from now on, so that a row that is written
+    /// twice stays twice.
+    pub async fn keep_every_row(&self) {
+        let table = self.store.quoted_table();
+        let sql = format!(
+            "ALTER TABLE {table} MODIFY SETTING max_bytes_to_merge_at_max_space_in_pool = 1, \
+             max_bytes_to_merge_at_min_space_in_pool = 1"
+        );
+        self.store.execute(&sql).await.unwrap();
+    }
+
+    /// How many rows lie in the table, not under FINAL.
+    pub async fn physical_rows(&self) -> u64 {
+        let sql = format!(
+            "SELECT toUInt32(count()) AS n FROM {}",
+            self.store.quoted_table()
+        );
+        let rows: Vec<Value> = self.store.query_rows(&sql).await.unwrap();
+        rows[0]["n"].as_u64().unwrap()
+    }
+
     /// The dead letters: reason and exact original payload.
     pub async fn dead_letters(&self) -> Vec<(String, Vec<u8>)> {
         let records = cdr_kafka::admin::read_topic(&self.kafka, &self.names.dlq, PATIENCE)

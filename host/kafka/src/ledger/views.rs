@@ -113,6 +113,16 @@ impl Ledger {
         self.in_flight_bytes
     }
 
+    /// Records that were taken and lie beyond what is committed, settled or not,
+    /// over all partitions: what a process that dies now leaves to be consumed
+    /// again.
+    pub fn uncommitted(&self) -> u64 {
+        self.partitions
+            .values()
+            .map(|part| part.slots.len() as u64 + part.passed - part.passed_committed)
+            .sum()
+    }
+
     /// Settles that came after their assignment was over.
     pub fn stale_settles(&self) -> u64 {
         self.stale_settles

@@ -65,7 +65,18 @@ impl PollLoop {
                 .and_then(|list| crate::commit::send(&self.consumer, &list));
             for &commit in &commits {
                 ledger.commit_sent(commit);
-                self.shared.logs().committing(commit.partition);
+                let unknown = self.shared.logs().committing(commit.partition);
+                if let Some(first) = unknown {
+                    tracing::warn!(
+                        event = "start_unknown",
+                        partition = commit.partition,
+                        first,
+                        "where the group stood in {}/{} was not read before the first commit: whether \
+                         records before offset {first} were lost to retention can't be told",
+                        self.shared.config.topic,
+                        commit.partition
+                    );
+                }
             }
             self.outstanding = Some(Outstanding { commits, sent: now });
             sent

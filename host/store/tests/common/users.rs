@@ -4,7 +4,7 @@
 pub const PASSWORD: &str = "for-a-test";
 
 /// Name, profile, quota, rights.
-const USERS: [(&str, &str, &str, &str); 11] = [
+const USERS: [(&str, &str, &str, &str); 12] = [
     (
         "small",
         "<max_memory_usage>8000000</max_memory_usage>",
@@ -45,6 +45,12 @@ const USERS: [(&str, &str, &str, &str); 11] = [
          <max_partitions_per_insert_block>7</max_partitions_per_insert_block>\
          <throw_on_max_partitions_per_insert_block>0</throw_on_max_partitions_per_insert_block>\
          <http_receive_timeout>17</http_receive_timeout>",
+        "default",
+        TABLES,
+    ),
+    (
+        "short_sighted",
+        "<max_rows_to_read>10</max_rows_to_read>",
         "default",
         TABLES,
     ),

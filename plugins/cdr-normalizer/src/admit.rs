@@ -8,6 +8,10 @@
 use crate::field::{Field, Key};
 use crate::raw::{Malformed, RawCdr};
 
+/// The longest `raw_id` and `vendor_id` that are admitted, in bytes: they become
+/// the record's key and source, and the host takes none that are longer.
+const MAX_IDENTIFIER: usize = 4096;
+
 /// What kind of fault keeps a record off the topic. The order is that of
 /// precedence: of several faults in a record the first kind is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +73,14 @@ pub fn admit<'r>(record: &'r RawCdr<'_>) -> Result<Admitted<'r>, Refusal> {
         }
     }
     match (record.get(Key::RawId), record.get(Key::VendorId)) {
-        (Field::Text(raw_id), Field::Text(vendor_id)) => Ok(Admitted { raw_id, vendor_id }),
+        (Field::Text(raw_id), Field::Text(vendor_id)) => {
+            for (key, identifier) in [(Key::RawId, raw_id), (Key::VendorId, vendor_id)] {
+                if identifier.len() > MAX_IDENTIFIER {
+                    return Err(too_long(key, identifier));
+                }
+            }
+            Ok(Admitted { raw_id, vendor_id })
+        }
         (Field::Text(_), other) => Err(wrong_type(Key::VendorId, other)),
         (other, _) => Err(wrong_type(Key::RawId, other)),
     }
@@ -80,6 +91,18 @@ fn wrong_type(key: Key, field: &Field<'_>) -> Refusal {
         code: Code::InvalidType,
         field: Some(key.name()),
         detail: type_sentence(key, field),
+    }
+}
+
+fn too_long(key: Key, identifier: &str) -> Refusal {
+    Refusal {
+        code: Code::InvalidType,
+        field: Some(key.name()),
+        detail: format!(
+            "`{}` has {} bytes; an identifier may have {MAX_IDENTIFIER}",
+            key.name(),
+            identifier.len()
+        ),
     }
 }
 

@@ -11,16 +11,13 @@
 //! compiled phone metadata. It knows nothing of Kafka or ClickHouse.
 
 pub mod admit;
-pub mod cdr_id;
-pub mod epoch;
 pub mod field;
-pub mod ipv4;
 pub mod normalize;
-pub mod phone;
-mod plugin;
+pub mod plugin;
 pub mod rat;
 pub mod raw;
 pub mod settings;
 mod token;
 
 pub use plugin::CdrNormalizer;
+pub use telecom_rules::{cdr_id, epoch, ipv4, phone};

@@ -21,6 +21,7 @@ use crate::settings::Settings;
 use crate::{epoch, ipv4, phone};
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
+use telecom_rules::text::{has_control, quoted};
 use uuid::Uuid;
 
 /// Why a record makes no row, highest precedence first.
@@ -227,16 +228,6 @@ fn error(key: Key, detail: impl Into<String>) -> Rejection {
     reject(Reason::NormalizationError, key, detail.into())
 }
 
-/// A vendor's value in a sentence: escaped, and cut.
-fn quoted(value: &str) -> String {
-    const SHOWN: usize = 40;
-    let mut shown: String = value.chars().take(SHOWN).collect();
-    if shown.len() < value.len() {
-        shown.push('…');
-    }
-    format!("{shown:?}")
-}
-
 fn access_type(field: Field<'_>) -> Result<Rat, Rejection> {
     let reason = Reason::InvalidRatValue;
     let value = text(Key::RadioAccessType, field, reason)?.unwrap_or_default();
@@ -297,15 +288,6 @@ fn identifier<'a>(record: &mut RawCdr<'a>, key: Key) -> Result<Cow<'a, str>, Rej
         return Err(error(key, detail));
     }
     Ok(value)
-}
-
-fn has_control(text: &str) -> bool {
-    // All of Unicode's controls are below U+00A0, so ASCII is nearly always enough.
-    if text.is_ascii() {
-        text.bytes().any(|byte| byte.is_ascii_control())
-    } else {
-        text.chars().any(char::is_control)
-    }
 }
 
 fn duration(record: &mut RawCdr<'_>, start: u32, end: Option<u32>) -> Result<u32, Rejection> {

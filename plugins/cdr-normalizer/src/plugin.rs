@@ -74,4 +74,5 @@ impl Normalizer for CdrNormalizer {
     }
 }
 
+#[cfg(feature = "component")]
 cdr_plugin_sdk::export!(CdrNormalizer);

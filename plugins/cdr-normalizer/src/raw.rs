@@ -2,15 +2,15 @@
 //! that the two can't disagree about what is well-formed.
 //!
 //! It reads the payload once and keeps only what is known. What it does not
-//! know it reads all the same, value by value (`serde`'s `IgnoredAny` would
-//! skip over broken surrogates, overflowing numbers and any depth): a payload
-//! that passes is good JSON in every corner.
+//! know it reads all the same ([`Ignored`]): a payload that passes is good JSON
+//! in every corner.
 
 use crate::field::{Field, Key, Kind, Service};
 use crate::token;
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
+use telecom_rules::json::{self, Ignored};
 
 /// A payload that is no record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,16 +36,19 @@ impl<'a> RawCdr<'a> {
     /// anywhere, known or not: a lone surrogate, a number that a double can't
     /// hold, or a depth of more than 127.
     pub fn parse(payload: &'a [u8]) -> Result<Self, Malformed> {
-        let text = as_text(payload)?;
+        let text = json::text(payload).map_err(|fault| Malformed {
+            field: None,
+            detail: fault.to_string(),
+        })?;
         let mut doubled = None;
         let mut floats = false;
-        let mut json = serde_json::Deserializer::from_str(text);
+        let mut reader = serde_json::Deserializer::from_str(text);
         let record = RecordSeed {
             doubled: &mut doubled,
             floats: &mut floats,
         }
-        .deserialize(&mut json);
-        let parsed = record.and_then(|record| json.end().map(|()| record));
+        .deserialize(&mut reader);
+        let parsed = record.and_then(|record| reader.end().map(|()| record));
         let mut record = parsed.map_err(|error| Malformed {
             field: doubled.map(Key::name),
             detail: match doubled {
@@ -99,43 +102,6 @@ impl<'a> RawCdr<'a> {
                 self.fields[key as usize] = Field::Integer(integer);
             }
         }
-    }
-}
-
-/// Checks what comes before any parsing: the encoding, and that an object
-/// begins. (An error of `serde_json` about a wrong type would quote the value.)
-fn as_text(payload: &[u8]) -> Result<&str, Malformed> {
-    let malformed = |detail: String| Malformed {
-        field: None,
-        detail,
-    };
-    let text = str::from_utf8(payload).map_err(|error| {
-        malformed(format!(
-            "not UTF-8: the byte at {} is not part of a character",
-            error.valid_up_to()
-        ))
-    })?;
-    if text.starts_with('\u{feff}') {
-        return Err(malformed(
-            "it starts with a byte order mark; send UTF-8 without one".into(),
-        ));
-    }
-    if text.as_bytes().iter().take(4).any(|byte| *byte == 0) {
-        return Err(malformed(
-            "it starts with NUL bytes, as UTF-16 or UTF-32 does; send UTF-8".into(),
-        ));
-    }
-    match text
-        .trim_start_matches([' ', '\t', '\r', '\n'])
-        .bytes()
-        .next()
-    {
-        Some(b'{') => Ok(text),
-        Some(b'[') => Err(malformed(
-            "an array, not an object; send one record as one object".into(),
-        )),
-        Some(_) => Err(malformed("not a JSON object".into())),
-        None => Err(malformed("it is empty".into())),
     }
 }
 
@@ -238,49 +204,5 @@ impl<'de> Visitor<'de> for FieldSeed {
     }
     fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Field<'de>, M::Error> {
         Ignored.visit_map(map).map(|()| Field::Object)
-    }
-}
-
-/// Reads any value in full and keeps nothing of it.
-#[derive(Clone, Copy)]
-struct Ignored;
-
-impl<'de> DeserializeSeed<'de> for Ignored {
-    type Value = ();
-    fn deserialize<D: serde::Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
-        json.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Ignored {
-    type Value = ();
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("a value")
-    }
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<(), S::Error> {
-        while seq.next_element_seed(self)?.is_some() {}
-        Ok(())
-    }
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
-        while map.next_entry_seed(self, self)?.is_some() {}
-        Ok(())
     }
 }

@@ -230,6 +230,18 @@ fn admission_leaves_to_the_worker_what_is_the_workers() {
     assert_eq!(admitted, (" r\u{e9} ".to_owned(), "vend-a".to_owned()));
 }
 
+/// What becomes the record's key or source has to fit there: the vendor is told,
+/// rather than that the normalizer failed.
+#[test]
+fn identifiers_that_no_key_can_hold_are_refused() {
+    for field in ["raw_id", "vendor_id"] {
+        let of = |length| with(&[(field, json!("x".repeat(length)))]);
+        assert_eq!(refused(&of(4096)), None);
+        assert_eq!(refused(&of(4097)), Some((Code::InvalidType, Some(field))));
+        assert_eq!(refused(&of(60_000)), Some((Code::InvalidType, Some(field))));
+    }
+}
+
 #[test]
 fn the_highest_reason_wins_wherever_its_field_stands() {
     // Every field is wrong; one after the other is put right.

@@ -15,12 +15,14 @@
 //!
 //! What a reading is worth is the [`Engine`]'s business: libphonenumber's rules.
 
+mod default_region;
 mod dialled;
 mod engine;
 mod extension;
 mod pseudo;
 mod region;
 
+pub use default_region::DefaultRegion;
 pub use engine::{Engine, Libphonenumber, warm_up};
 pub use region::Region;
 

@@ -188,6 +188,40 @@ impl TableSpec {
     }
 }
 
+impl TableSpec {
+    /// Whether a table that lacks this column can get it: one of the normalizer's
+    /// that is not of the key.
+    pub(crate) fn may_be_added(&self, column: &ColumnSpec) -> bool {
+        !self.layout.key.contains(column) && !self.layout.host_columns.contains(column)
+    }
+
+    /// `ALTER TABLE … ADD COLUMN IF NOT EXISTS …`, which several hosts may run at
+    /// the same time. Rows that are there, and versions of the normalizer that
+    /// don't know the columns, get null or the default.
+    pub(crate) fn add_columns_sql(&self, columns: &[ColumnSpec]) -> String {
+        let added: Vec<_> = columns
+            .iter()
+            .map(|column| {
+                let default = match column.nullable {
+                    true => String::new(),
+                    false => format!(" DEFAULT {}", column.kind.zero()),
+                };
+                format!(
+                    "ADD COLUMN IF NOT EXISTS {} {}{default}",
+                    quoted(&column.name),
+                    column.table_type()
+                )
+            })
+            .collect();
+        format!(
+            "ALTER TABLE {}.{} {}",
+            quoted(&self.database),
+            quoted(&self.table),
+            added.join(", ")
+        )
+    }
+}
+
 fn check_column(column: &ColumnSpec) -> Result<(), LayoutError> {
     let mut chars = column.name.chars();
     let starts_well = chars

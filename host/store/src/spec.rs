@@ -63,6 +63,23 @@ impl ColumnType {
         }
     }
 
+    /// What stands in rows that were written before there was such a column, as a
+    /// literal of ClickHouse.
+    pub(crate) fn zero(self) -> &'static str {
+        match self {
+            Self::Boolean => "false",
+            Self::Uint32
+            | Self::Uint64
+            | Self::Int64
+            | Self::Float64
+            | Self::Seconds
+            | Self::Millis => "0",
+            Self::Text | Self::Category => "''",
+            Self::Uuid => "'00000000-0000-0000-0000-000000000000'",
+            Self::Ipv4 => "'0.0.0.0'",
+        }
+    }
+
     /// The ClickHouse type of a block's column. ClickHouse converts a plain
     /// `String` into the table's `LowCardinality(String)` by itself.
     fn wire_name(self) -> &'static str {

@@ -12,7 +12,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use cdr_store::{EncodedBlock, ErrorClass, Store, StoreError, provision};
+use cdr_store::{EncodedBlock, ErrorClass, Evolution, Store, StoreError, provision};
 use common::{
     Engine,
     data::{cdr_rows, cdr_table},
@@ -250,7 +250,9 @@ async fn a_replica_that_can_not_write_is_waited_for() {
     };
     let operator = engine.store_as("operator", "t");
     operator.execute(&replicated(100)).await.unwrap();
-    let plan = provision::plan(&operator, &cdr_table("t")).await.unwrap();
+    let plan = provision::plan(&operator, &cdr_table("t"), Evolution::Add)
+        .await
+        .unwrap();
     assert!(plan.statements.is_empty(), "it fits: {plan:?}");
 
     let block = encoded(&cdr_rows(10, &TIMES));

@@ -1,15 +1,19 @@
-//! The table: made where it is missing, compared where it exists, never changed.
+//! The table: made where it is missing, compared where it exists, and never changed
+//! but for columns that a newer normalizer brings.
 
 mod common;
 
 use cdr_store::{
-    ColumnSpec, ColumnType, LayoutError, ProvisionError, TableLayout, TableSpec, provision,
+    ColumnSpec, ColumnType, Evolution, LayoutError, ProvisionError, TableLayout, TableSpec,
+    provision,
 };
 use common::{
     Engine,
-    data::{cdr_manifest, cdr_table},
-    provisioned,
+    data::{cdr_manifest, cdr_rows, cdr_table},
+    encoded, provisioned, token,
 };
+
+const TIMES: [u32; 2] = [1_798_761_600, 1_796_000_000];
 
 #[test]
 fn the_table_is_that_of_the_design() {
@@ -100,26 +104,42 @@ async fn what_is_missing_is_made_once() {
     let store = engine.store("cdr_records");
     let spec = cdr_table("cdr_records");
 
-    let planned = provision::plan(&store, &spec).await.unwrap();
+    let planned = provision::plan(&store, &spec, Evolution::Add)
+        .await
+        .unwrap();
     assert_eq!(
         planned.statements,
         [spec.create_database_sql(), spec.create_table_sql()]
     );
     // To plan is to change nothing.
-    assert_eq!(provision::plan(&store, &spec).await.unwrap(), planned);
+    assert_eq!(
+        provision::plan(&store, &spec, Evolution::Add)
+            .await
+            .unwrap(),
+        planned
+    );
 
-    assert_eq!(provision::apply(&store, &spec).await.unwrap(), planned);
+    assert_eq!(
+        provision::apply(&store, &spec, Evolution::Add)
+            .await
+            .unwrap(),
+        planned
+    );
     assert!(
-        provision::apply(&store, &spec)
+        provision::apply(&store, &spec, Evolution::Add)
             .await
             .unwrap()
             .statements
             .is_empty()
     );
 
-    let second = provision::plan(&engine.store("second"), &cdr_table("second"))
-        .await
-        .unwrap();
+    let second = provision::plan(
+        &engine.store("second"),
+        &cdr_table("second"),
+        Evolution::Add,
+    )
+    .await
+    .unwrap();
     assert_eq!(second.statements.len(), 1, "the database is there");
 }
 
@@ -127,27 +147,130 @@ async fn what_is_missing_is_made_once() {
 async fn columns_of_others_are_left_alone() {
     let engine = Engine::start().await;
     let store = engine.store("t");
-    provision::apply(&store, &cdr_table("t")).await.unwrap();
+    provision::apply(&store, &cdr_table("t"), Evolution::Add)
+        .await
+        .unwrap();
     let add = "ALTER TABLE telecom.t ADD COLUMN note Nullable(String) FIRST, \
                ADD COLUMN day Date MATERIALIZED toDate(session_start_time), \
                ADD COLUMN source LowCardinality(String) DEFAULT 'x'";
     store.execute(add).await.unwrap();
     assert!(
-        provision::apply(&store, &cdr_table("t"))
+        provision::apply(&store, &cdr_table("t"), Evolution::Add)
             .await
             .unwrap()
             .statements
             .is_empty()
     );
-
+    // One without a default of its own has that of its type.
     store
         .execute("ALTER TABLE telecom.t ADD COLUMN must String")
         .await
         .unwrap();
-    let error = provision::apply(&store, &cdr_table("t")).await.unwrap_err();
-    assert!(error.to_string().contains(
-        "column `must`: expected no such column, or one that is nullable or has a default, found String"
-    ));
+    assert!(
+        provision::apply(&store, &cdr_table("t"), Evolution::Add)
+            .await
+            .unwrap()
+            .statements
+            .is_empty()
+    );
+    let rows = cdr_rows(10, &TIMES);
+    store.insert(&encoded(&rows), &token("a")).await.unwrap();
+    assert_eq!(store.count().await.unwrap(), 10);
+}
+
+/// A column of every type, nullable or not, comes to a table that has rows; those
+/// and rows that know nothing of it read as null, or as the zero of its type.
+#[tokio::test]
+async fn columns_that_a_newer_normalizer_brings_are_added() {
+    let engine = Engine::start().await;
+    let store = provisioned(&engine, "t").await;
+    // Without expiry, as `provisioned` leaves it.
+    store
+        .execute("ALTER TABLE telecom.t MODIFY TTL session_start_time + INTERVAL 90 DAY")
+        .await
+        .unwrap();
+    let old = cdr_table("t");
+    let rows = cdr_rows(10, &TIMES);
+    store.insert(&encoded(&rows), &token("a")).await.unwrap();
+
+    let mut manifest: Vec<_> =
+        old.columns()[..old.columns().len() - old.layout().host_columns.len()].to_vec();
+    for kind in ColumnType::ALL {
+        let name = kind.name();
+        manifest.push(ColumnSpec::new(format!("new_{name}"), kind));
+        if kind != ColumnType::Category {
+            manifest.push(ColumnSpec::nullable(format!("maybe_{name}"), kind));
+        }
+    }
+    let new = TableSpec::new("telecom", "t", TableLayout::cdr(), &manifest).unwrap();
+    let before = show(&store).await;
+    let refused = provision::apply(&store, &new, Evolution::Refuse)
+        .await
+        .unwrap_err();
+    let ProvisionError::Lacking {
+        statement, columns, ..
+    } = &refused
+    else {
+        panic!("{refused}");
+    };
+    assert_eq!(columns.len(), 21);
+    assert!(
+        refused.to_string().contains("SCHEMA_EVOLUTION=refuse"),
+        "{refused}"
+    );
+    assert_eq!(show(&store).await, before, "nothing was changed");
+
+    let done = provision::apply(&store, &new, Evolution::Add)
+        .await
+        .unwrap();
+    assert_eq!(&done.statements, std::slice::from_ref(statement));
+    assert_eq!(&done.added, columns);
+    // Another host may do the same at the same time.
+    store.execute(statement).await.unwrap();
+    for spec in [&new, &old] {
+        let plan = provision::plan(&store, spec, Evolution::Refuse)
+            .await
+            .unwrap();
+        assert!(plan.statements.is_empty(), "both versions fit: {plan:?}");
+    }
+
+    // The old version goes on writing.
+    store
+        .insert(&encoded(&cdr_rows(20, &TIMES).slice(10..20)), &token("b"))
+        .await
+        .unwrap();
+    let read: Vec<serde_json::Value> = store
+        .query_rows(
+            "SELECT new_text, toUInt32(new_uint64) AS n, toString(new_ipv4) AS ip, maybe_text, \
+             toString(new_uuid) AS id, toUInt32(new_millis) AS t FROM telecom.t",
+        )
+        .await
+        .unwrap();
+    assert_eq!(read.len(), 20);
+    for row in read {
+        assert_eq!(
+            row,
+            serde_json::json!({"new_text": "", "n": 0, "ip": "0.0.0.0", "maybe_text": null,
+                "id": "00000000-0000-0000-0000-000000000000", "t": 0})
+        );
+    }
+
+    // Retyped is refused, and so is a key that is missing.
+    let at = manifest
+        .iter()
+        .position(|c| c.name == "new_uint32")
+        .unwrap();
+    manifest[at].kind = ColumnType::Text;
+    let other = TableSpec::new("telecom", "t", TableLayout::cdr(), &manifest).unwrap();
+    let error = provision::apply(&store, &other, Evolution::Add)
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("type of column `new_uint32`: expected String, found UInt32"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -168,7 +291,9 @@ async fn a_table_that_differs_is_refused_with_every_difference() {
     store.execute(&wrong).await.unwrap();
     let before = show(&store).await;
 
-    let error = provision::apply(&store, &cdr_table("t")).await.unwrap_err();
+    let error = provision::apply(&store, &cdr_table("t"), Evolution::Add)
+        .await
+        .unwrap_err();
     let ProvisionError::Incompatible { table, differences } = &error else {
         panic!("{error}");
     };
@@ -186,9 +311,9 @@ async fn a_table_that_differs_is_refused_with_every_difference() {
             "setting non_replicated_deduplication_window: expected 1 or more (10000 in a new \
              table), found 0 (a repeated insert would be written twice)",
             "type of column `duration_s`: expected UInt32, found Int64",
-            "column `imsi`: expected String, found no such column",
             "column `imei`: expected an ordinary column, which an insert can fill, found a column \
              that is MATERIALIZED",
+            "column `imsi`: expected String, found no such column",
         ]
     );
     assert!(error.to_string().contains("nothing was changed"));
@@ -226,7 +351,9 @@ async fn a_table_that_forgets_tokens_is_named() {
         (replicated, "replicated_deduplication_window"),
     ] {
         operator.execute(&sql).await.unwrap();
-        let error = provision::plan(&store, &cdr_table("t")).await.unwrap_err();
+        let error = provision::plan(&store, &cdr_table("t"), Evolution::Add)
+            .await
+            .unwrap_err();
         let ProvisionError::Incompatible { differences, .. } = &error else {
             panic!("{error}");
         };

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use cdr_embedded::{ChildLogs, ClickHouse, PartConfig, clickhouse::library};
 use cdr_store::{
-    DedupToken, EncodedBlock, OffsetRange, Password, Rows, Store, StoreConfig, provision,
+    DedupToken, EncodedBlock, Evolution, OffsetRange, Password, Rows, Store, StoreConfig, provision,
 };
 
 /// A ClickHouse of this test alone, in a temporary folder.
@@ -116,7 +116,7 @@ fn add(folder: &Path, kind: &str, text: &str) {
 /// depend on what day it is.
 pub async fn provisioned(engine: &Engine, table: &str) -> Store {
     let store = engine.store(table);
-    provision::apply(&store, &data::cdr_table(table))
+    provision::apply(&store, &data::cdr_table(table), Evolution::Add)
         .await
         .unwrap();
     let keep = format!("ALTER TABLE telecom.{table} REMOVE TTL");

@@ -32,7 +32,7 @@ mod body;
 pub mod config;
 pub mod kafka;
 mod metrics;
-mod normalizer;
+pub mod normalizer;
 mod outstanding;
 pub mod ports;
 mod quiet;

@@ -1,11 +1,38 @@
-//! [`Admit`] by a normalizer in its sandbox.
+//! [`Admit`] by the normalizer that serves, in its sandbox.
 
 use bytes::Bytes;
-use cdr_plugin_host::{Admitted, Batch, FaultKind, Normalizer, ViolationCode};
+use cdr_plugin_host::{Admitted, Batch, FaultKind, Live, ViolationCode};
+use cdr_telemetry::metrics::Metrics;
+use cdr_telemetry::normalizer::{NormalizerMetrics, NormalizerView};
 
 use crate::ports::{Admit, AdmitError, AdmitResult, BoxFuture, NormalizerInfo, RefusalCode};
 
-impl Admit for Normalizer {
+/// Shows in `metrics` which normalizer serves, as long as the runtime lasts.
+///
+/// # Errors
+/// The metrics are registered already.
+pub fn show(mut live: Live, metrics: &Metrics) -> Result<(), prometheus::Error> {
+    let shown = NormalizerMetrics::new(metrics.maker(), "cdr_api")?;
+    let show = move |state: &cdr_plugin_host::LiveState| {
+        let serving = &state.serving;
+        shown.show(NormalizerView {
+            serving: [&serving.name, &serving.version, &serving.digest],
+            revision: state.revision,
+            refused: state.refused.as_ref().map(|refused| refused.kind),
+            swaps: state.swaps,
+            refusals: state.refusals,
+        });
+    };
+    show(&live.state());
+    tokio::spawn(async move {
+        loop {
+            show(&*live.state_changed().await);
+        }
+    });
+    Ok(())
+}
+
+impl Admit for Live {
     fn admit(
         &self,
         records: Vec<(Bytes, i64)>,
@@ -21,8 +48,12 @@ impl Admit for Normalizer {
                     })?;
             }
             drop(records);
+            // One version judges the whole batch.
+            let serving = self.current();
             let answers =
-                Normalizer::admit(self, batch)
+                serving
+                    .normalizer
+                    .admit(batch)
                     .await
                     .map_err(|error| AdmitError::Unavailable {
                         detail: error.to_string(),
@@ -32,12 +63,17 @@ impl Admit for Normalizer {
     }
 
     fn describe(&self) -> NormalizerInfo {
-        let provenance = self.provenance();
+        let serving = self.current();
+        let provenance = serving.normalizer.provenance();
         NormalizerInfo {
             name: provenance.name.clone(),
             version: provenance.version.clone(),
             digest: provenance.digest.clone(),
         }
+    }
+
+    fn activation(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(&*self.state()).ok()
     }
 }
 

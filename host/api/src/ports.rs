@@ -25,6 +25,11 @@ pub trait Admit: Send + Sync + 'static {
 
     /// Who judges at the moment.
     fn describe(&self) -> NormalizerInfo;
+
+    /// How the activation of who judges stands, for `/stats`.
+    fn activation(&self) -> Option<serde_json::Value> {
+        None
+    }
 }
 
 /// The verdict on one record.

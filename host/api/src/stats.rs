@@ -33,6 +33,8 @@ struct StatsBody {
     uptime_seconds: u64,
     draining: bool,
     normalizer: NormalizerInfo,
+    /// Since when it serves, and what does not and why.
+    activation: Option<Value>,
     outstanding: OutstandingBody,
     /// Records by outcome.
     records: BTreeMap<String, u64>,
@@ -99,6 +101,7 @@ pub(crate) async fn get_stats(State(shared): State<Arc<Shared>>) -> Json<impl Se
         uptime_seconds: shared.stats.started.elapsed().as_secs(),
         draining: intake.outstanding.is_draining(),
         normalizer: intake.admit.describe(),
+        activation: intake.admit.activation(),
         outstanding: OutstandingBody {
             records: intake.outstanding.count(),
             limit: intake.outstanding.max(),

@@ -5,7 +5,7 @@ use anyhow::Context;
 use cdr_api::kafka::KafkaPublish;
 use cdr_api::{ApiArgs, ApiHost};
 use cdr_kafka::{KafkaArgs, Publisher, PublisherConfig};
-use cdr_plugin_host::Normalizer;
+use cdr_plugin_host::{Follower, Live, NothingToPrepare};
 use cdr_telemetry::health::Health;
 use cdr_telemetry::metrics::Metrics;
 use cdr_telemetry::shutdown::Shutdown;
@@ -28,13 +28,14 @@ pub fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Res
 /// What a message has beside its payload: key, headers, framing; in bytes.
 const RECORD_OVERHEAD: u32 = 16 << 10;
 
-/// The normalizer; none when a shutdown came first.
+/// What serves, and what changes it; none when a shutdown came first.
 async fn loaded(
     normalizer: &NormalizerArgs,
+    shadow: bool,
     shutdown: &Shutdown,
-) -> anyhow::Result<Option<Normalizer>> {
+) -> anyhow::Result<Option<(Live, Option<Follower>)>> {
     tokio::select! {
-        loaded = normalizer.load() => Ok(Some(loaded?)),
+        loaded = normalizer.live(shadow) => Ok(Some(loaded?)),
         () = shutdown.requested() => Ok(None),
     }
 }
@@ -57,10 +58,14 @@ impl ApiCommand {
         shutdown
             .enforce(self.api.shutdown_timeout())
             .context("can't watch over shutdowns")?;
-        let normalizer = loaded(&self.normalizer, &shutdown).await?;
-        let Some(normalizer) = normalizer else {
+        let Some((live, follower)) = loaded(&self.normalizer, false, &shutdown).await? else {
             return Ok(());
         };
+        let metrics = Metrics::new("api");
+        cdr_api::normalizer::show(live.clone(), &metrics)?;
+        if let Some(follower) = follower {
+            tokio::spawn(follower.run(NothingToPrepare));
+        }
         let kafka = self.kafka.config("cdr-api");
         let publisher = Publisher::new(
             &kafka,
@@ -85,9 +90,9 @@ impl ApiCommand {
         );
         let host = ApiHost::new(
             self.api,
-            Arc::new(normalizer),
+            Arc::new(live),
             Arc::new(publish),
-            Metrics::new("api"),
+            metrics,
             Health::new(),
         )?;
         Ok(host.run(shutdown).await?)
@@ -111,7 +116,7 @@ impl WorkerCommand {
     pub async fn run(self) -> anyhow::Result<()> {
         logs::init("worker");
         let shutdown = shutdown::on_signals();
-        let Some(normalizer) = loaded(&self.normalizer, &shutdown).await? else {
+        let Some((live, follower)) = loaded(&self.normalizer, true, &shutdown).await? else {
             return Ok(());
         };
         let sandbox_memory = u64::from(self.normalizer.sandbox.normalizer_memory_mib) << 20;
@@ -120,7 +125,8 @@ impl WorkerCommand {
             kafka: self.kafka.config("cdr-worker"),
             kafka_args: self.kafka,
             store: self.store.store()?,
-            normalizer,
+            live,
+            follower,
             sandbox_memory,
         };
         let outcome =

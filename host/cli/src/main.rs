@@ -40,6 +40,7 @@ struct Cli {
     command: Command,
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one a process")]
 #[derive(Debug, Subcommand)]
 enum Command {
     /// The API host: takes records over HTTP, has them admitted, publishes them to Kafka

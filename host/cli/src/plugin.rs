@@ -1,9 +1,21 @@
-//! `cdr plugin`: looking at normalizers, and trying them on payloads.
+//! `cdr plugin`: looking at normalizers, trying them on payloads, writing them.
+
+mod bench;
+mod compile;
+mod new;
+mod subject;
+mod test;
+
+mod diff;
+mod registry;
+mod shadow;
+mod sign;
+mod status;
 
 use crate::args::{self, SandboxArgs};
 use anyhow::Context;
 use cdr_plugin_host::contract::column_type_word;
-use cdr_plugin_host::{Admitted, Batch, Fault, Normalized, Normalizer, inspect, json};
+use cdr_plugin_host::{Batch, Normalizer, inspect, json};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -11,6 +23,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Subcommands of `cdr plugin`.
 #[derive(Debug, clap::Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one a process")]
 pub enum PluginCommand {
     /// Says what a normalizer is: name, version, columns, imports, size, digest
     Inspect(InspectCommand),
@@ -21,6 +34,32 @@ pub enum PluginCommand {
                       where the normalizer itself fails: {\"fault\":{\"kind\":…,\"detail\":…}}"
     )]
     Eval(EvalCommand),
+    /// Puts a version into the registry, without letting it serve
+    Add(registry::AddCommand),
+    /// Lets a version serve: checks it, and names it in the registry's active.json
+    Activate(registry::ActivateCommand),
+    /// Returns to the activation before the present one
+    Rollback(registry::RollbackCommand),
+    /// What lies in the registry, and every activation
+    List(registry::ListCommand),
+    /// What each host runs, and what it refused
+    Status(status::StatusCommand),
+    /// Shows live batches to a candidate, whose answers are compared and go nowhere
+    Shadow(shadow::ShadowCommand),
+    /// How the answers of two normalizers differ; without files, what the shadow saw
+    Diff(diff::DiffCommand),
+    /// Makes a pair of keys for signatures
+    Keygen(sign::KeygenCommand),
+    /// Signs a normalizer
+    Sign(sign::SignCommand),
+    /// Checks the signature of a normalizer
+    Verify(sign::VerifyCommand),
+    /// Writes the crate of a new normalizer, which builds and passes its tests
+    New(new::NewCommand),
+    /// Builds a normalizer and judges the .wasm: fixtures, determinism, contract, figures
+    Test(Box<test::TestCommand>),
+    /// Measures how long a normalizer takes a record, on its fixtures
+    Bench(Box<bench::BenchCommand>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -63,6 +102,19 @@ impl PluginCommand {
         let outcome = match self {
             Self::Inspect(command) => command.run().await,
             Self::Eval(command) => command.run().await,
+            Self::Add(command) => command.run().await,
+            Self::Activate(command) => command.run().await,
+            Self::Rollback(command) => command.run().await,
+            Self::List(command) => command.run().await,
+            Self::Status(command) => command.run().await,
+            Self::Shadow(command) => command.run().await,
+            Self::Diff(command) => command.run().await,
+            Self::Keygen(command) => command.run(),
+            Self::Sign(command) => command.run(),
+            Self::Verify(command) => command.run(),
+            Self::New(command) => command.run(),
+            Self::Test(command) => command.run().await,
+            Self::Bench(command) => command.run().await,
         };
         match outcome {
             // Whoever reads has had enough: `cdr plugin eval … | head`.
@@ -225,52 +277,13 @@ impl EvalCommand {
     async fn answers(&self, normalizer: &Normalizer, batch: Batch) -> anyhow::Result<Vec<Value>> {
         if self.admit {
             let answers = normalizer.admit(batch).await?;
-            return Ok(answers.iter().map(admitted).collect());
+            return Ok(answers.iter().map(json::admitted).collect());
         }
         let records = batch.len();
         let normalized = normalizer.normalize(batch).await?;
-        Ok(evaluated(normalizer, &normalized, records))
+        let columns = &normalizer.manifest().columns;
+        Ok(json::normalized(columns, &normalized, records))
     }
-}
-
-fn admitted(answer: &Admitted) -> Value {
-    match answer {
-        Admitted::Yes(admission) => {
-            json!({"admitted": {"key": admission.key, "source": admission.source}})
-        }
-        Admitted::No(violation) => json!({"refused": json::violation(violation)}),
-        Admitted::Fault(fault) => failed(fault),
-    }
-}
-
-fn failed(fault: &Fault) -> Value {
-    json!({"fault": {"kind": fault.kind.tag(), "detail": fault.detail}})
-}
-
-/// The answers in the order of the records.
-fn evaluated(normalizer: &Normalizer, normalized: &Normalized, records: usize) -> Vec<Value> {
-    let mut answers = vec![Value::Null; records];
-    let mut put = |row: u32, answer: Value| {
-        if let Some(place) = answers.get_mut(row as usize) {
-            *place = answer;
-        }
-    };
-    for part in &normalized.parts {
-        for (index, row) in part.rows.iter().enumerate() {
-            let columns = &normalizer.manifest().columns;
-            put(*row, json!({"row": json::row(columns, part, index)}));
-        }
-    }
-    for rejection in &normalized.rejections {
-        put(
-            rejection.row,
-            json!({"rejected": json::rejection(rejection)}),
-        );
-    }
-    for (row, fault) in &normalized.faults {
-        put(*row, failed(fault));
-    }
-    answers
 }
 
 /// Milliseconds since the Unix epoch.

@@ -4,8 +4,9 @@ use crate::args::{NormalizerArgs, StoreArgs};
 use cdr_kafka::topics::{Action, TopicSpec};
 use cdr_kafka::{KafkaArgs, KafkaConfig};
 use cdr_plugin_host::Normalizer;
-use cdr_store::{Store, TableLayout};
+use cdr_store::{Evolution, Store, TableLayout};
 use cdr_telemetry::logs;
+use cdr_worker::SchemaEvolution;
 use std::time::Duration;
 
 /// Settings of `cdr provision`.
@@ -17,6 +18,9 @@ pub struct ProvisionCommand {
     store: StoreArgs,
     #[command(flatten)]
     normalizer: NormalizerArgs,
+    /// What becomes of a table that lacks columns of the normalizer
+    #[arg(long, env = "SCHEMA_EVOLUTION", default_value = "add")]
+    schema_evolution: SchemaEvolution,
     /// Time for Kafka to answer and create, in seconds
     #[arg(long, env = "PROVISION_TIMEOUT_SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(1..=600))]
@@ -32,6 +36,7 @@ impl ProvisionCommand {
             &self.kafka,
             &self.store.store()?,
             &normalizer,
+            self.schema_evolution.into(),
             Duration::from_secs(self.provision_timeout_seconds),
         )
         .await?;
@@ -50,11 +55,12 @@ pub async fn provision(
     topics: &KafkaArgs,
     store: &Store,
     normalizer: &Normalizer,
+    evolution: Evolution,
     budget: Duration,
 ) -> anyhow::Result<Vec<String>> {
     let specs = cdr_worker::convert::column_specs(normalizer.manifest());
     let table = store.table_spec(TableLayout::cdr(), &specs)?;
-    cdr_store::provision::plan(store, &table).await?;
+    cdr_store::provision::plan(store, &table, evolution).await?;
 
     let specs = [
         TopicSpec::raw(&topics.kafka_raw_topic),
@@ -75,11 +81,11 @@ pub async fn provision(
         }
         lines.push(line);
     }
-    let made = cdr_store::provision::apply(store, &table).await?;
-    let action = if made.statements.is_empty() {
-        "fits"
-    } else {
-        "created"
+    let made = cdr_store::provision::apply(store, &table, evolution).await?;
+    let action = match (made.statements.is_empty(), made.added.is_empty()) {
+        (true, _) => "fits".to_owned(),
+        (false, true) => "created".to_owned(),
+        (false, false) => format!("has {} now", made.added.join(", ")),
     };
     lines.push(format!("table {}: {action}", store.table_name()));
     Ok(lines)

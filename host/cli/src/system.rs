@@ -80,6 +80,17 @@ struct FromEnvironment {
     kafka: KafkaArgs,
     #[command(flatten)]
     store: args::StoreArgs,
+    #[arg(long, env = "SCHEMA_EVOLUTION", default_value = "add")]
+    schema_evolution: cdr_worker::SchemaEvolution,
+}
+
+/// Whether it is the normalizer's version that a table, which is there, does not fit.
+fn is_of_version(error: &anyhow::Error) -> bool {
+    use cdr_store::ProvisionError::{Incompatible, Lacking};
+    matches!(
+        error.downcast_ref(),
+        Some(Incompatible { .. } | Lacking { .. })
+    )
 }
 
 impl System {
@@ -107,6 +118,7 @@ impl System {
         let FromEnvironment {
             kafka: mut kafka_args,
             store: store_args,
+            schema_evolution,
         } = FromEnvironment::try_parse_from(["cdr"])?;
         kafka_args.kafka_bootstrap_servers = parts.kafka_bootstrap();
         let kafka = KafkaConfig::plaintext(parts.kafka_bootstrap());
@@ -118,7 +130,21 @@ impl System {
             table: store_args.clickhouse_table,
             ..StoreConfig::default()
         })?;
-        provision::provision(&kafka, &kafka_args, &store, &normalizer, PROVISIONED).await?;
+        let provisioned = provision::provision(
+            &kafka,
+            &kafka_args,
+            &store,
+            &normalizer,
+            schema_evolution.into(),
+            PROVISIONED,
+        );
+        match provisioned.await {
+            // A worker that follows a registry goes back to what fits the table.
+            Err(error) if config.normalizer.normalizer_dir.is_some() && is_of_version(&error) => {
+                tracing::warn!(event = "table_does_not_fit", "{error:#}");
+            }
+            done => drop(done?),
+        }
 
         progress("starting worker and API");
         let hosts = Hosts {
@@ -284,7 +310,6 @@ fn environment(
     normalizer: &NormalizerArgs,
     data: &Path,
 ) -> Vec<(OsString, OsString)> {
-    let sandbox = &normalizer.sandbox;
     let mut env: Vec<(OsString, OsString)> = vec![
         (
             "KAFKA_BOOTSTRAP_SERVERS".into(),
@@ -310,29 +335,7 @@ fn environment(
             "CLICKHOUSE_PASSWORD".into(),
             parts.clickhouse_password().into(),
         ),
-        ("NORMALIZER".into(), normalizer.normalizer.clone().into()),
-        (
-            "NORMALIZER_MEMORY_MIB".into(),
-            sandbox.normalizer_memory_mib.to_string().into(),
-        ),
-        (
-            "NORMALIZER_CALL_TIMEOUT_MS".into(),
-            sandbox.normalizer_call_timeout_ms.to_string().into(),
-        ),
-        (
-            "NORMALIZER_RECORD_TIMEOUT_US".into(),
-            sandbox.normalizer_record_timeout_us.to_string().into(),
-        ),
-        (
-            "NORMALIZER_THREADS".into(),
-            sandbox.normalizer_threads.to_string().into(),
-        ),
     ];
-    if let Some(settings) = &normalizer.normalizer_settings {
-        env.push(("NORMALIZER_SETTINGS".into(), settings.clone().into()));
-    }
-    if let Some(dir) = &sandbox.normalizer_cache_dir {
-        env.push(("NORMALIZER_CACHE_DIR".into(), dir.clone().into()));
-    }
+    env.extend(normalizer.environment());
     env
 }

@@ -31,7 +31,16 @@ fn every_test_that_the_documents_name_exists() {
 #[test]
 fn every_link_to_a_file_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for document in ["README.md", "docs/delivery.md", "docs/running.md"] {
+    for document in [
+        "README.md",
+        "docs/delivery.md",
+        "docs/freeswitch.md",
+        "docs/normalizers.md",
+        "docs/plugin-authors.md",
+        "docs/plugin-other-languages.md",
+        "docs/running.md",
+        "plugins/examples/python/README.md",
+    ] {
         let path = root.join(document);
         let text = std::fs::read_to_string(&path).unwrap();
         for target in text

@@ -267,14 +267,31 @@ pub async fn read_topic(
 ) -> Result<Vec<TopicRecord>, AdminError> {
     let topic = topic.to_owned();
     blocking(kafka, "read a topic", move |kafka| {
-        read_all(kafka, &topic, budget)
+        read_all(kafka, &topic, i64::MAX, budget)
     })
     .await
 }
 
+/// Reads the last `records` records of a topic, or about as many: an equal share
+/// of each partition, by offsets. Changes nothing, and joins no group.
+pub async fn read_last(
+    kafka: &KafkaConfig,
+    topic: &str,
+    records: u32,
+    budget: Duration,
+) -> Result<Vec<TopicRecord>, AdminError> {
+    let topic = topic.to_owned();
+    blocking(kafka, "read a topic", move |kafka| {
+        read_all(kafka, &topic, i64::from(records), budget)
+    })
+    .await
+}
+
+/// The last `last` records of all partitions together.
 fn read_all(
     kafka: &KafkaConfig,
     topic: &str,
+    last: i64,
     budget: Duration,
 ) -> Result<Vec<TopicRecord>, AdminError> {
     let failed = |error: &KafkaError| AdminError::new(kafka, "read a topic", error);
@@ -284,12 +301,15 @@ fn read_all(
     let client = lone_observer(kafka, Some("cdr-read-topic"))?;
     let mut open: BTreeMap<i32, i64> = BTreeMap::new();
     let mut assignment = TopicPartitionList::new();
-    for (partition, marks) in watermarks_of(&client, kafka, topic, budget)? {
+    let watermarks = watermarks_of(&client, kafka, topic, budget)?;
+    let share = last / i64::try_from(watermarks.len().max(1)).unwrap_or(1);
+    for (partition, marks) in watermarks {
+        let from = marks.low.max(marks.high.saturating_sub(share.max(1)));
         // An empty partition may not even send its end.
-        if marks.low < marks.high {
+        if from < marks.high {
             open.insert(partition, marks.high);
             assignment
-                .add_partition_offset(topic, partition, Offset::Offset(marks.low))
+                .add_partition_offset(topic, partition, Offset::Offset(from))
                 .map_err(|error| failed(&error))?;
         }
     }

@@ -41,10 +41,18 @@ async fn failure(started: &mut Started) -> ConsumerFailure {
     }
 }
 
+/// Whether an error must show in what the consumer says of itself.
+#[derive(PartialEq)]
+enum Met {
+    Seen,
+    /// librdkafka may repeat the commit by itself often enough that nobody sees it.
+    MaybeRetried,
+}
+
 /// Ten records, the sixth of which has no outcome; the broker answers some
 /// commits with `error`. Five are committed, neither more nor less; and all of
 /// them once the sixth has its outcome.
-async fn nothing_is_skipped_by(error: RDKafkaRespErr) {
+async fn nothing_is_skipped_by(error: RDKafkaRespErr, met: Met) {
     let mock = mock(1, 1);
     let brokers = mock.bootstrap_servers();
     publish_numbered(&brokers, TOPIC, 0..10).await;
@@ -87,7 +95,7 @@ async fn nothing_is_skipped_by(error: RDKafkaRespErr) {
     assert!(status.totals.balanced(), "{:?}", status.totals);
     // It was met: as a failure, or by an assignment that ended with it.
     assert!(
-        status.commit_failures > 0 || status.rebalances > 1,
+        met == Met::MaybeRetried || status.commit_failures > 0 || status.rebalances > 1,
         "{status:?}"
     );
     started.consumer.close(PATIENCE).await.expect("closed");
@@ -97,30 +105,44 @@ async fn nothing_is_skipped_by(error: RDKafkaRespErr) {
 /// vector#24543: a failed commit must not let the next one skip anything.
 #[tokio::test]
 async fn a_commit_refused_by_a_rebalance_skips_nothing() {
-    nothing_is_skipped_by(RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS).await;
+    nothing_is_skipped_by(
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_REBALANCE_IN_PROGRESS,
+        Met::Seen,
+    )
+    .await;
 }
 
 /// The group does not know the member any more: its partitions are lost, and
 /// their records come again.
 #[tokio::test]
 async fn a_commit_of_an_unknown_member_skips_nothing() {
-    nothing_is_skipped_by(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID).await;
+    nothing_is_skipped_by(
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID,
+        Met::Seen,
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_commit_of_an_old_generation_skips_nothing() {
-    nothing_is_skipped_by(RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION).await;
+    nothing_is_skipped_by(
+        RDKafkaRespErr::RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION,
+        Met::Seen,
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_commit_without_a_coordinator_skips_nothing() {
-    nothing_is_skipped_by(RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE).await;
+    let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE;
+    nothing_is_skipped_by(error, Met::MaybeRetried).await;
 }
 
 /// The connection breaks after the request: whether the commit landed is open.
 #[tokio::test]
 async fn a_commit_on_a_broken_connection_skips_nothing() {
-    nothing_is_skipped_by(RDKafkaRespErr::RD_KAFKA_RESP_ERR__TRANSPORT).await;
+    let error = RDKafkaRespErr::RD_KAFKA_RESP_ERR__TRANSPORT;
+    nothing_is_skipped_by(error, Met::MaybeRetried).await;
 }
 
 #[tokio::test]

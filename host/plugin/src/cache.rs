@@ -12,6 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use wasmtime::Engine;
 
 /// Begins every entry; changes when its layout or the way to make it does.
@@ -19,6 +20,12 @@ const MAGIC: &[u8; 16] = b"cdr-compiled-01\n";
 
 /// The largest entry that is read, in bytes.
 const MAX_ENTRY: u64 = 512 << 20;
+
+/// What all entries together may have, in bytes; beyond it the oldest go.
+const MAX_TOTAL: u64 = 4 << 30;
+
+/// What is unfinished for so long will not be finished.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
 pub(crate) struct Cache {
     dir: Option<PathBuf>,
@@ -88,6 +95,43 @@ impl Cache {
                 %error,
                 "a compiled normalizer is not cached"
             );
+            return;
+        }
+        if let Some(dir) = path.parent() {
+            tidy(dir, &path, MAX_TOTAL);
+        }
+    }
+}
+
+/// Removes what was never finished, and the oldest entries beyond `total` bytes, but
+/// not `kept`. What can't be removed is left: the next entry tries again.
+fn tidy(dir: &Path, kept: &Path, total: u64) {
+    let Ok(files) = std::fs::read_dir(dir) else {
+        return;
+    };
+    let mut entries: Vec<(SystemTime, u64, PathBuf)> = files
+        .flatten()
+        .filter_map(|file| {
+            let metadata = file.metadata().ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), file.path()))
+        })
+        .collect();
+    let has = |path: &Path, ending: &str| path.extension().is_some_and(|found| found == ending);
+    entries.retain(|(modified, _, path)| {
+        let old = modified.elapsed().is_ok_and(|age| age > ABANDONED);
+        if has(path, "tmp") && old {
+            let _ = std::fs::remove_file(path);
+        }
+        has(path, "cwasm")
+    });
+    entries.sort();
+    let mut sum: u64 = entries.iter().map(|(_, size, _)| size).sum();
+    for (_, size, path) in entries {
+        if sum <= total {
+            return;
+        }
+        if path != kept && std::fs::remove_file(&path).is_ok() {
+            sum -= size;
         }
     }
 }
@@ -189,6 +233,44 @@ mod tests {
         std::fs::write(&elsewhere, &good).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &entry).unwrap();
         assert_eq!(cache.get("k"), None, "a link is not followed");
+    }
+
+    #[test]
+    fn the_oldest_go_when_there_is_too_much_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, age: u64| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, [0; 100]).unwrap();
+            let at = SystemTime::now() - Duration::from_secs(age);
+            File::options()
+                .write(true)
+                .open(&path)
+                .unwrap()
+                .set_modified(at)
+                .unwrap();
+            path
+        };
+        let kept = write("kept.cwasm", 9000);
+        for (name, age) in [
+            ("old.cwasm", 5000),
+            ("new.cwasm", 10),
+            ("newer.cwasm", 5),
+            ("given-up.7.tmp", 4000),
+            ("under-way.8.tmp", 10),
+            ("notes", 9000),
+        ] {
+            write(name, age);
+        }
+        tidy(dir.path(), &kept, 250);
+        let mut left: Vec<_> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(
+            left,
+            ["kept.cwasm", "newer.cwasm", "notes", "under-way.8.tmp"]
+        );
     }
 
     #[test]

@@ -35,6 +35,12 @@ impl Limits {
         self.call_base
             .saturating_add(self.call_per_record.saturating_mul(records))
     }
+
+    /// What a call about so many records may return, in bytes.
+    pub(crate) fn result_bytes(&self, records: usize) -> usize {
+        self.result_base_bytes
+            .saturating_add(self.result_per_record_bytes.saturating_mul(records))
+    }
 }
 
 impl Default for Limits {
@@ -54,6 +60,24 @@ impl Default for Limits {
     }
 }
 
+/// How long instances are reused that can't be started fresh for every batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reuse {
+    /// Calls after which an instance is retired.
+    pub max_calls: u32,
+    /// Memory, in bytes, above which it is; below [`Limits::memory_bytes`].
+    pub max_memory_bytes: usize,
+}
+
+impl Default for Reuse {
+    fn default() -> Self {
+        Self {
+            max_calls: 1000,
+            max_memory_bytes: 64 << 20,
+        }
+    }
+}
+
 /// How the host runs normalizers.
 #[derive(Debug, Clone)]
 pub struct HostConfig {
@@ -63,9 +87,20 @@ pub struct HostConfig {
     pub threads: usize,
     /// Batches that may wait for a thread before callers wait.
     pub queue: usize,
+    /// The priority of the guest threads, as `nice` counts it: 0 is that of the
+    /// process, 19 takes only what nobody else wants.
+    pub nice: i32,
+    /// The priority of the threads that load, which then compile on one core each;
+    /// none: that of the process, on all cores.
+    pub load_nice: Option<i32>,
     /// Where compiled code is kept; none: it isn't. The directory must belong to
     /// this user and be closed to others.
     pub cache_dir: Option<PathBuf>,
+    /// Whether a normalizer whose state after `configure` can't be snapshotted is
+    /// run with instances that are reused; none: it is refused. What such a
+    /// normalizer remembers from a batch can be seen in the next, so its answers
+    /// need not be reproducible. Others always start every batch fresh.
+    pub reuse: Option<Reuse>,
 }
 
 impl Default for HostConfig {
@@ -74,7 +109,10 @@ impl Default for HostConfig {
             limits: Limits::default(),
             threads: std::thread::available_parallelism().map_or(2, usize::from),
             queue: 64,
+            nice: 0,
+            load_nice: None,
             cache_dir: None,
+            reuse: None,
         }
     }
 }

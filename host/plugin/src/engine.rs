@@ -1,7 +1,8 @@
 //! The engines: one that serves, one that prepares, and the clock of deadlines.
 
-use crate::config::HostConfig;
+use crate::config::{HostConfig, Limits};
 use crate::error::LoadError;
+use crate::sandbox::{MAX_CORE_INSTANCES, MAX_MEMORIES, MAX_TABLES};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,6 +13,10 @@ const TICK: Duration = Duration::from_millis(5);
 
 /// Instances beside those of the guest threads: loads, and their trials.
 const SPARE_INSTANCES: u32 = 4;
+
+/// Normalizers that may have reused instances waiting at the same time: the one
+/// that serves, the one before, a shadow, and one that is being loaded.
+const REUSING_NORMALIZERS: u32 = 4;
 
 /// Memory of an instance that stays mapped for the next one, in bytes. More
 /// saves page faults, and costs this much resident memory a pooled instance.
@@ -32,21 +37,28 @@ impl Engines {
         };
         let limits = &config.limits;
 
-        let mut preparing = common(config);
-        preparing.cranelift_opt_level(OptLevel::None);
+        let mut preparing = common(limits);
+        let on_all_cores = config.load_nice.is_none();
+        preparing
+            .cranelift_opt_level(OptLevel::None)
+            .parallel_compilation(on_all_cores);
 
-        let instances =
-            u32::try_from(config.threads).unwrap_or(u32::MAX - SPARE_INSTANCES) + SPARE_INSTANCES;
+        let threads = u32::try_from(config.threads.max(1)).unwrap_or(u32::MAX);
+        let waiting = match config.reuse {
+            Some(_) => threads.saturating_mul(REUSING_NORMALIZERS),
+            None => 0,
+        };
+        let instances = threads
+            .saturating_add(waiting)
+            .saturating_add(SPARE_INSTANCES);
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(instances)
-            // A component of Rust's std is four core instances: the module, an
-            // adapter for imports, and shims; other languages bring more.
-            .total_core_instances(instances.saturating_mul(16))
-            .max_core_instances_per_component(16)
-            .total_memories(instances.saturating_mul(2))
-            .max_memories_per_component(2)
-            .total_tables(instances.saturating_mul(16))
-            .max_tables_per_component(16)
+            .total_core_instances(instances.saturating_mul(MAX_CORE_INSTANCES))
+            .max_core_instances_per_component(MAX_CORE_INSTANCES)
+            .total_memories(instances.saturating_mul(MAX_MEMORIES))
+            .max_memories_per_component(MAX_MEMORIES)
+            .total_tables(instances.saturating_mul(MAX_TABLES))
+            .max_tables_per_component(MAX_TABLES)
             .table_elements(100_000)
             .max_component_instance_size(1 << 20)
             .max_core_instance_size(1 << 20)
@@ -55,9 +67,10 @@ impl Engines {
             .max_unused_warm_slots(instances)
             .linear_memory_keep_resident(KEEP_RESIDENT)
             .table_keep_resident(64 << 10);
-        let mut serving = common(config);
+        let mut serving = common(limits);
         serving
             .cranelift_opt_level(OptLevel::Speed)
+            .parallel_compilation(on_all_cores)
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
             .memory_init_cow(true);
 
@@ -100,6 +113,16 @@ impl Drop for Engines {
     }
 }
 
+/// An engine that counts what a guest does, for [`measure`](crate::measure): too
+/// slow to serve. No thread ticks for it; what bounds a call is its fuel.
+pub(crate) fn counting(limits: &Limits) -> wasmtime::Result<Engine> {
+    let mut counting = common(limits);
+    counting
+        .cranelift_opt_level(OptLevel::None)
+        .consume_fuel(true);
+    Engine::new(&counting)
+}
+
 /// The ticks after which a call that may take so long is over. One more than
 /// fit, because the tick under way has already begun.
 pub(crate) fn ticks(limit: Duration) -> u64 {
@@ -109,13 +132,13 @@ pub(crate) fn ticks(limit: Duration) -> u64 {
 
 /// What both engines share, and with them the meaning of a guest's code: the
 /// answers must not depend on which of them ran it.
-fn common(config: &HostConfig) -> Config {
+fn common(limits: &Limits) -> Config {
     let mut engine = Config::new();
     engine
         .epoch_interruption(true)
         .cranelift_nan_canonicalization(true)
-        .max_wasm_stack(config.limits.stack_bytes)
-        .async_stack_size(config.limits.stack_bytes + (1 << 20))
+        .max_wasm_stack(limits.stack_bytes)
+        .async_stack_size(limits.stack_bytes + (1 << 20))
         .wasm_component_model(true)
         .wasm_memory64(false)
         .wasm_multi_memory(false)

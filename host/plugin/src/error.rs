@@ -1,6 +1,8 @@
 //! What can go wrong: at a load ([`LoadError`]), in a call ([`Fault`]), and
 //! around it ([`RunError`]).
 
+use crate::guest::shorten;
+use crate::validate;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -115,6 +117,43 @@ pub enum LoadError {
         /// Why.
         detail: String,
     },
+}
+
+/// The most that is kept of what a normalizer says about its settings, in bytes.
+const MAX_SETTINGS_MESSAGE: usize = 1024;
+
+impl LoadError {
+    /// A word for metrics.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "unreadable",
+            Self::TooLarge { .. } => "too_large",
+            Self::Empty | Self::NotWasm { .. } | Self::CoreModule | Self::Damaged { .. } => {
+                "not_a_component"
+            }
+            Self::WrongInterface { .. } | Self::WrongTypes { .. } => "wrong_contract",
+            Self::ForbiddenImport { .. } => "forbidden_import",
+            Self::Compile { .. } => "compile",
+            Self::Settings { .. } => "settings",
+            Self::Failed { .. } => "failed",
+            Self::Snapshot { .. } => "snapshot",
+            Self::Manifest { .. } => "manifest",
+            Self::Host { .. } => "host",
+        }
+    }
+
+    /// Whether it is the settings that were refused, by the normalizer itself.
+    pub fn is_of_settings(&self) -> bool {
+        matches!(self, Self::Settings { .. })
+    }
+
+    /// The normalizer's words about its settings, made fit to be shown.
+    pub(crate) fn settings(mut message: String) -> Self {
+        validate::make_printable(&mut message);
+        Self::Settings {
+            message: shorten(&message, MAX_SETTINGS_MESSAGE),
+        }
+    }
 }
 
 /// How a call failed.

@@ -2,10 +2,15 @@
 
 use crate::contract::{NORMALIZER_INTERFACE, NORMALIZER_INTERFACE_NAME, import_is_allowed};
 use crate::error::LoadError;
+use crate::guest::shorten;
+use crate::validate;
 use sha2::{Digest, Sha256};
 use std::io::Read;
 use std::path::Path;
 use wasmparser::{Encoding, Parser, Payload};
+
+/// The longest name kept of an import or export, in bytes.
+const MAX_NAME_BYTES: usize = 200;
 
 /// What a component says from outside.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -95,6 +100,14 @@ fn wrong_interface(exports: &[String]) -> LoadError {
     }
 }
 
+/// Names are shown to people, and nobody has validated them yet. What is cut or
+/// replaced here is no name that is looked for.
+fn presentable(name: &str) -> String {
+    let mut name = shorten(name, MAX_NAME_BYTES);
+    validate::make_one_line(&mut name);
+    name
+}
+
 fn outline(wasm: &[u8]) -> Result<Inspection, LoadError> {
     if wasm.is_empty() {
         return Err(LoadError::Empty);
@@ -120,12 +133,12 @@ fn outline(wasm: &[u8]) -> Result<Inspection, LoadError> {
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 1 => {
                 for import in section {
-                    imports.push(import.map_err(damaged)?.name.name.to_owned());
+                    imports.push(presentable(import.map_err(damaged)?.name.name));
                 }
             }
             Payload::ComponentExportSection(section) if depth == 1 => {
                 for export in section {
-                    exports.push(export.map_err(damaged)?.name.name.to_owned());
+                    exports.push(presentable(export.map_err(damaged)?.name.name));
                 }
             }
             _ => {}

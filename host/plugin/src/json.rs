@@ -1,13 +1,55 @@
-//! Rows and rejections as JSON, for people and tools (`cdr plugin eval`).
+//! Answers as JSON, for people and tools (`cdr plugin eval`, fixtures).
 
 use crate::contract::{
     Column, ColumnSpec, ColumnType, Outcome, Rejection, Values, Violation, reason_word,
     violation_word,
 };
+use crate::error::Fault;
+use crate::normalizer::{Admitted, Normalized};
 use serde_json::{Map, Value, json};
 use std::net::Ipv4Addr;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+/// The answer to an admission: `{"admitted":{"key":…,"source":…}}`,
+/// `{"refused":{"code":…,"field":…,"detail":…}}` or `{"fault":{…}}`.
+pub fn admitted(answer: &Admitted) -> Value {
+    match answer {
+        Admitted::Yes(admission) => {
+            json!({"admitted": {"key": admission.key, "source": admission.source}})
+        }
+        Admitted::No(refusal) => json!({"refused": violation(refusal)}),
+        Admitted::Fault(failure) => fault(failure),
+    }
+}
+
+/// The answers to a batch of so many records, in their order: `{"row":{…}}`,
+/// `{"rejected":{"reason":…,"field":…,"detail":…}}` or `{"fault":{…}}`.
+pub fn normalized(specs: &[ColumnSpec], answer: &Normalized, records: usize) -> Vec<Value> {
+    let mut answers = vec![Value::Null; records];
+    let mut put = |record: u32, answer: Value| {
+        if let Some(place) = answers.get_mut(record as usize) {
+            *place = answer;
+        }
+    };
+    for part in &answer.parts {
+        for (index, record) in part.rows.iter().enumerate() {
+            put(*record, json!({"row": row(specs, part, index)}));
+        }
+    }
+    for refusal in &answer.rejections {
+        put(refusal.row, json!({"rejected": rejection(refusal)}));
+    }
+    for (record, failure) in &answer.faults {
+        put(*record, fault(failure));
+    }
+    answers
+}
+
+/// `{"fault":{"kind":…,"detail":…}}`
+pub fn fault(fault: &Fault) -> Value {
+    json!({"fault": {"kind": fault.kind.tag(), "detail": fault.detail}})
+}
 
 /// Row `row` of an outcome that has been validated: times as
 /// `2023-11-14T22:13:20Z`, UUIDs with hyphens, addresses dotted, integers as
@@ -39,7 +81,8 @@ pub fn violation(violation: &Violation) -> Value {
     })
 }
 
-fn cell(kind: ColumnType, column: &Column, row: usize) -> Value {
+/// One value of a row.
+pub(crate) fn cell(kind: ColumnType, column: &Column, row: usize) -> Value {
     if column
         .nulls
         .as_ref()

@@ -11,7 +11,8 @@
 //!
 //! What a caller may rely on:
 //! - every batch starts from the same snapshot, so nothing that a guest does in
-//!   one batch can be seen in another, and the same batch gives the same answer;
+//!   one batch can be seen in another, and the same batch gives the same answer
+//!   (unless the operator allows [`Reuse`] for what can't be snapshotted);
 //! - a guest has no files, network, environment, clock or sleep; its memory,
 //!   time, stack and the size of its answers are limited ([`Limits`]);
 //! - every answer has been validated ([`validate`](mod@validate)); a record that makes the
@@ -26,26 +27,40 @@ pub mod batch;
 mod cache;
 pub mod config;
 pub mod contract;
+pub mod diff;
 mod engine;
 pub mod error;
+pub mod fixtures;
+pub mod follow;
 mod guest;
 pub mod inspect;
 mod isolate;
 pub mod json;
+pub mod live;
 mod load;
+pub mod measure;
 mod normalizer;
+mod pool;
+pub mod registry;
 mod sandbox;
+pub mod shadow;
+pub mod signature;
 mod snapshot;
 mod threads;
 pub mod validate;
 
 pub use batch::Batch;
-pub use config::{HostConfig, Limits};
+pub use config::{HostConfig, Limits, Reuse};
 pub use contract::{
     Admission, Column, ColumnSpec, ColumnType, Manifest, Outcome, Reason, Rejection, Values,
     Violation, ViolationCode,
 };
 pub use error::{Fault, FaultKind, LoadError, RunError};
+pub use follow::{FollowConfig, Follower, NothingToPrepare, Prepare};
 pub use inspect::{Inspection, inspect};
+pub use live::{Live, LiveState, Refusal, Serving, Shadowing, Unprepared};
 pub use load::PluginHost;
 pub use normalizer::{Admitted, Normalized, Normalizer, Provenance};
+pub use registry::Registry;
+pub use shadow::{Shadow, ShadowReport};
+pub use signature::TrustedKeys;

@@ -38,7 +38,7 @@ pub enum Admitted {
 }
 
 /// The answer to a batch.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Normalized {
     /// The rows, in one part, or in several where faulty records were cut out.
     /// `rows` are indices into the batch; `rejections` are empty.
@@ -170,9 +170,8 @@ impl Inner {
 
     fn admit(&self, batch: &Batch) -> Vec<Admitted> {
         let parts = self.run(batch, |part| {
-            let mut answers = self.compiled.admit(part)?;
-            validate::admissions(part, &mut answers).map_err(Fault::breach)?;
-            Ok(answers)
+            self.compiled
+                .admit(part, |answers| validate::admissions(part, answers))
         });
         let mut all = Vec::with_capacity(batch.len());
         for (range, answer) in parts {
@@ -191,9 +190,9 @@ impl Inner {
 
     fn normalize(&self, batch: &Batch) -> Normalized {
         let parts = self.run(batch, |part| {
-            let mut outcome = self.compiled.normalize(part)?;
-            validate::outcome(&self.manifest.columns, part, &mut outcome).map_err(Fault::breach)?;
-            Ok(outcome)
+            self.compiled.normalize(part, |outcome| {
+                validate::outcome(&self.manifest.columns, part, outcome)
+            })
         });
         let mut all = Normalized::default();
         for (range, answer) in parts {

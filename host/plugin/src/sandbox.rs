@@ -18,8 +18,20 @@ const SEED: [u8; 16] = *b"telecom:cdr@1.0.";
 /// What a guest may ask of `wasi:random` at once, in bytes.
 const MAX_RANDOM_BYTES: u64 = 1 << 20;
 
-/// Handles (streams, pollables, directories) that a guest may hold at once.
-const MAX_HANDLES: usize = 1024;
+/// Handles (streams, pollables, directories, and its own) that a guest may hold
+/// at once. Each is memory of the host.
+pub(crate) const MAX_HANDLES: usize = 1024;
+
+/// Core instances of a component. One of Rust's std is four (the module, an
+/// adapter for imports, shims), one of CPython 38 (its shared libraries, and a
+/// stub for each WASI interface). They cost nothing until they are used.
+pub(crate) const MAX_CORE_INSTANCES: u32 = 64;
+
+/// Memories of a component.
+pub(crate) const MAX_MEMORIES: u32 = 2;
+
+/// Tables of a component.
+pub(crate) const MAX_TABLES: u32 = 16;
 
 /// The state of one store.
 pub(crate) struct State {
@@ -44,7 +56,6 @@ impl State {
             .allow_udp(false)
             .allow_ip_name_lookup(false);
         let mut table = ResourceTable::new();
-        // Handles are memory of the host.
         table.set_max_capacity(MAX_HANDLES);
         Self {
             wasi: wasi.build(),
@@ -52,6 +63,20 @@ impl State {
             memory: MemoryLimiter::new(memory_bytes),
             stderr,
         }
+    }
+}
+
+impl State {
+    /// Whether the guest has streams or the like open.
+    pub(crate) fn holds_handles(&self) -> bool {
+        !self.table.is_empty()
+    }
+
+    /// Forgets what the last call left for the host to read.
+    pub(crate) fn begin_call(&mut self) {
+        self.memory.refused = None;
+        self.memory.beyond_its_own = false;
+        self.stderr.clear();
     }
 }
 
@@ -112,6 +137,8 @@ pub(crate) struct MemoryLimiter {
     used: usize,
     /// What was asked for when it was refused.
     pub(crate) refused: Option<usize>,
+    /// Whether more was asked for than the guest itself declares as its maximum.
+    pub(crate) beyond_its_own: bool,
 }
 
 impl MemoryLimiter {
@@ -120,6 +147,7 @@ impl MemoryLimiter {
             limit,
             used: 0,
             refused: None,
+            beyond_its_own: false,
         }
     }
 
@@ -127,9 +155,18 @@ impl MemoryLimiter {
         self.limit
     }
 
+    /// What is in use, in bytes. Memory never shrinks, so this is the most that was.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
     fn grow(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> bool {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            self.beyond_its_own = true;
+            return false;
+        }
         let total = self.used.saturating_add(desired.saturating_sub(current));
-        if total > self.limit || maximum.is_some_and(|maximum| desired > maximum) {
+        if total > self.limit {
             self.refused = Some(total);
             return false;
         }
@@ -162,6 +199,20 @@ impl ResourceLimiter for State {
             .memory
             .grow(bytes(current), bytes(desired), maximum.map(bytes)))
     }
+
+    // The pool has the same bounds; these hold where instances are allocated on
+    // demand, for `configure`.
+    fn instances(&self) -> usize {
+        MAX_CORE_INSTANCES as usize
+    }
+
+    fn memories(&self) -> usize {
+        MAX_MEMORIES as usize
+    }
+
+    fn tables(&self) -> usize {
+        MAX_TABLES as usize
+    }
 }
 
 /// Keeps the first bytes of what a guest writes, and lets the rest go.
@@ -177,6 +228,11 @@ impl Stderr {
             kept: Arc::default(),
             bound,
         }
+    }
+
+    fn clear(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clear();
     }
 
     /// What was kept, as text.
@@ -233,6 +289,15 @@ mod tests {
         assert!(!memory.grow(30, 50, None));
         assert_eq!(memory.refused, Some(110));
         assert!(memory.grow(30, 40, None));
+    }
+
+    #[test]
+    fn a_guest_that_exceeds_its_own_maximum_is_not_refused_by_the_host() {
+        let mut memory = MemoryLimiter::new(100);
+        assert!(!memory.grow(0, 60, Some(50)));
+        assert!(memory.beyond_its_own);
+        assert_eq!(memory.refused, None);
+        assert!(memory.grow(0, 50, Some(50)));
     }
 
     #[test]

@@ -11,6 +11,13 @@ type Job = Box<dyn FnOnce() + Send>;
 /// Room for the host's own frames under a guest's stack, in bytes.
 const HOST_STACK: usize = 2 << 20;
 
+/// Sets the priority of this thread alone, as Linux has it. Refused: it is as good as
+/// the others.
+pub(crate) fn be_nice(nice: i32) {
+    let this = rustix::thread::gettid();
+    let _ = rustix::process::setpriority_process(Some(this), nice);
+}
+
 /// A fixed number of threads and a bounded queue before them.
 #[derive(Clone)]
 pub(crate) struct GuestThreads {
@@ -19,7 +26,12 @@ pub(crate) struct GuestThreads {
 }
 
 impl GuestThreads {
-    pub(crate) fn new(threads: usize, queue: usize, guest_stack: usize) -> Result<Self, LoadError> {
+    pub(crate) fn new(
+        threads: usize,
+        queue: usize,
+        guest_stack: usize,
+        nice: i32,
+    ) -> Result<Self, LoadError> {
         let (jobs, waiting) = crossbeam_channel::unbounded::<Job>();
         for index in 0..threads.max(1) {
             let waiting = waiting.clone();
@@ -27,6 +39,9 @@ impl GuestThreads {
                 .name(format!("plugin-{index}"))
                 .stack_size(guest_stack + HOST_STACK)
                 .spawn(move || {
+                    if nice != 0 {
+                        be_nice(nice);
+                    }
                     for job in waiting {
                         // A panic of the host's own code costs one batch, whose
                         // caller sees its channel closed; not the thread.

@@ -17,33 +17,51 @@ pub const MAX_FIELD_BYTES: usize = 128;
 pub const MAX_KEY_BYTES: usize = 4096;
 /// The most columns a manifest may have.
 pub const MAX_COLUMNS: usize = 1024;
+/// The longest description of a normalizer, in bytes.
+pub const MAX_DESCRIPTION_BYTES: usize = 1024;
 /// The longest name of a column, in characters.
 pub const MAX_COLUMN_NAME: usize = 64;
 /// A detail that holds a whole payload of at least so many bytes is withheld.
 const SHORTEST_WITHHELD_PAYLOAD: usize = 24;
+
+/// Checks the name of a normalizer.
+///
+/// # Errors
+/// A sentence: the name, and the rule.
+pub fn name(name: &str) -> Result<(), String> {
+    let is_good = (1..=64).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if is_good {
+        return Ok(());
+    }
+    Err(format!(
+        "the name {:?} is not 1 to 64 lower-case letters, digits and `-`",
+        shorten(name, 80)
+    ))
+}
 
 /// Checks what a normalizer says of itself.
 ///
 /// # Errors
 /// A sentence: what breaks the contract, and where.
 pub fn manifest(manifest: &Manifest) -> Result<(), String> {
-    let name_is_good = !manifest.name.is_empty()
-        && manifest.name.len() <= 64
-        && manifest
-            .name
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    if !name_is_good {
-        return Err(format!(
-            "the name {:?} is not 1 to 64 lower-case letters, digits and `-`",
-            shorten(&manifest.name, 80)
-        ));
-    }
+    name(&manifest.name)?;
     if semver::Version::parse(&manifest.version).is_err() || manifest.version.len() > 64 {
         return Err(format!(
             "the version {:?} is not a semantic version like 1.2.0",
             shorten(&manifest.version, 80)
         ));
+    }
+    if manifest.description.len() > MAX_DESCRIPTION_BYTES {
+        return Err(format!(
+            "a description of {} bytes; it may have {MAX_DESCRIPTION_BYTES}",
+            manifest.description.len()
+        ));
+    }
+    if manifest.description.contains(char::is_control) {
+        return Err("a control character in its description".to_owned());
     }
     if manifest.columns.is_empty() || manifest.columns.len() > MAX_COLUMNS {
         return Err(format!(
@@ -162,11 +180,30 @@ pub fn admissions(
     Ok(())
 }
 
-/// Withholds the payload from what a guest said when it failed.
+/// Makes what a guest said when it failed fit to be shown: without the payload,
+/// bounded, printable.
 pub(crate) fn fault(mut fault: Fault, payload: &[u8]) -> Fault {
     bound(&mut fault.detail, &mut None, payload);
     withhold(&mut fault.stderr, payload);
+    make_printable(&mut fault.stderr);
     fault
+}
+
+/// Takes out what would move a terminal's cursor or forge a line of a log: what
+/// a guest says is shown to people.
+pub(crate) fn make_printable(text: &mut String) {
+    let moves = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+    if text.contains(moves) {
+        *text = text.replace(moves, "\u{fffd}");
+    }
+}
+
+/// The same, without line breaks and tabs either.
+pub(crate) fn make_one_line(text: &mut String) {
+    make_printable(text);
+    if text.contains(['\n', '\t']) {
+        *text = text.replace(['\n', '\t'], " ");
+    }
 }
 
 fn withhold(text: &mut String, payload: &[u8]) {
@@ -180,13 +217,15 @@ fn withhold(text: &mut String, payload: &[u8]) {
 
 fn bound(detail: &mut String, field: &mut Option<String>, payload: &[u8]) {
     withhold(detail, payload);
+    make_one_line(detail);
     if detail.len() > MAX_DETAIL_BYTES {
         *detail = shorten(detail, MAX_DETAIL_BYTES);
     }
-    if let Some(name) = field
-        && name.len() > MAX_FIELD_BYTES
-    {
-        *name = shorten(name, MAX_FIELD_BYTES);
+    if let Some(name) = field {
+        make_one_line(name);
+        if name.len() > MAX_FIELD_BYTES {
+            *name = shorten(name, MAX_FIELD_BYTES);
+        }
     }
 }
 
@@ -278,5 +317,64 @@ fn values_word(values: &Values) -> &'static str {
         Values::Int64s(_) => "int64s",
         Values::Float64s(_) => "float64s",
         Values::Blobs(_) => "blobs",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::ViolationCode;
+
+    fn violation(field: &str, detail: &str) -> Result<Admission, Violation> {
+        Err(Violation {
+            code: ViolationCode::InvalidType,
+            field: Some(field.to_owned()),
+            detail: detail.to_owned(),
+        })
+    }
+
+    /// What vendors and logs are shown of a violation is as bounded as a rejection.
+    #[test]
+    fn the_texts_of_a_violation_are_cut_and_carry_neither_payload_nor_control_characters() {
+        let payload = b"a payload of its own, long enough to be told from others";
+        let batch = Batch::of([payload.as_slice()], 0).unwrap();
+        let quoting = format!(
+            "\u{1b}[2Jsaw {} and failed",
+            String::from_utf8_lossy(payload)
+        );
+        for (field, detail) in [
+            ("f".repeat(10_000), "d".repeat(1 << 20)),
+            ("a\nfield".to_owned(), quoting),
+        ] {
+            let mut answers = [violation(&field, &detail)];
+            admissions(&batch, &mut answers).unwrap();
+            let Err(violation) = &answers[0] else {
+                panic!("a violation");
+            };
+            assert!(violation.detail.len() <= MAX_DETAIL_BYTES);
+            assert!(!violation.detail.contains("long enough to be told"));
+            let field = violation.field.as_ref().unwrap();
+            assert!(field.len() <= MAX_FIELD_BYTES);
+            for text in [field, &violation.detail] {
+                assert!(!text.contains(char::is_control), "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_and_sources_that_are_too_long_are_a_breach() {
+        let batch = Batch::of([b"{}".as_slice()], 0).unwrap();
+        let longest = "k".repeat(MAX_KEY_BYTES);
+        let admitted = |key: &str, source: Option<&str>| {
+            let admission = Admission {
+                key: key.to_owned(),
+                source: source.map(str::to_owned),
+            };
+            admissions(&batch, &mut [Ok(admission)])
+        };
+        assert_eq!(admitted(&longest, Some(&longest)), Ok(()));
+        assert!(admitted(&format!("{longest}k"), None).is_err());
+        assert!(admitted("k", Some(&format!("{longest}k"))).is_err());
+        assert!(admissions(&batch, &mut []).is_err());
     }
 }

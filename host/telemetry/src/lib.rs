@@ -17,6 +17,7 @@ pub mod health;
 pub mod http;
 pub mod logs;
 pub mod metrics;
+pub mod normalizer;
 pub mod shutdown;
 
 mod port_file;

@@ -14,6 +14,24 @@ pub enum ExhaustedPolicy {
     Pause,
 }
 
+/// What becomes of a table that lacks columns of the normalizer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SchemaEvolution {
+    /// They are added, nullable or with a default; nothing is ever changed or dropped.
+    Add,
+    /// The normalizer is refused, with the statement to run.
+    Refuse,
+}
+
+impl From<SchemaEvolution> for cdr_store::Evolution {
+    fn from(evolution: SchemaEvolution) -> Self {
+        match evolution {
+            SchemaEvolution::Add => Self::Add,
+            SchemaEvolution::Refuse => Self::Refuse,
+        }
+    }
+}
+
 /// Flags and environment of `cdr worker`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct WorkerArgs {
@@ -48,6 +66,9 @@ pub struct WorkerArgs {
     /// What becomes of a batch when they are used up
     #[arg(long, env = "CH_EXHAUSTED_POLICY", default_value = "dead-letter")]
     pub ch_exhausted_policy: ExhaustedPolicy,
+    /// What becomes of a table that lacks columns of the normalizer
+    #[arg(long, env = "SCHEMA_EVOLUTION", default_value = "add")]
+    pub schema_evolution: SchemaEvolution,
     /// Silence after which a dead worker's partitions move on, in seconds (session.timeout.ms)
     #[arg(long, env = "KAFKA_SESSION_TIMEOUT_SECONDS", default_value_t = 45,
           value_parser = clap::value_parser!(u64).range(1..=1800))]

@@ -25,13 +25,15 @@ pub mod insert;
 mod metrics;
 mod pipeline;
 pub mod progress;
+mod ready;
 mod replays;
 mod run;
 pub mod settings;
 mod spool;
 mod stats;
+mod table;
 
-pub use config::{ExhaustedPolicy, WorkerArgs};
+pub use config::{ExhaustedPolicy, SchemaEvolution, WorkerArgs};
 pub use error::WorkerError;
 pub use run::{WorkerConfig, run};
 pub use stats::Stats;

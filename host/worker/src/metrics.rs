@@ -2,6 +2,7 @@
 //! words of the code, or partitions.
 
 use cdr_telemetry::metrics::Maker;
+use cdr_telemetry::normalizer::NormalizerMetrics;
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 /// Where the bounds of normalizing calls lie, in seconds.
@@ -35,7 +36,9 @@ pub(crate) struct WorkerMetrics {
     pub(crate) stalled: IntGaugeVec,
     pub(crate) consumer: IntGaugeVec,
     pub(crate) fetch_errors: IntGaugeVec,
-    pub(crate) normalizer: IntGaugeVec,
+    pub(crate) normalizer: NormalizerMetrics,
+    pub(crate) shadow_records: IntCounterVec,
+    pub(crate) shadow_dropped: IntCounter,
 }
 
 impl WorkerMetrics {
@@ -127,10 +130,15 @@ impl WorkerMetrics {
                 "Errors of polling Kafka since the start, by librdkafka's word",
                 &["error"],
             )?,
-            normalizer: make.gauges(
-                "cdr_worker_normalizer_info",
-                "The normalizer in use",
-                &["name", "version", "digest"],
+            normalizer: NormalizerMetrics::new(make, "cdr_worker")?,
+            shadow_records: make.counters(
+                "cdr_worker_shadow_records_total",
+                "Records that a candidate in the shadow was compared on, by what it made of them",
+                &["kind"],
+            )?,
+            shadow_dropped: make.counter(
+                "cdr_worker_shadow_dropped_batches_total",
+                "Batches that were to be shown to the candidate, and were not for want of time",
             )?,
         })
     }

@@ -14,7 +14,7 @@ use cdr_kafka::ConsumerEvent;
 use cdr_kafka::RawConsumer;
 use cdr_kafka::consumer::Record;
 use cdr_kafka::dead_letter::FailureReason;
-use cdr_plugin_host::{Batch, Normalized, Normalizer};
+use cdr_plugin_host::{Batch, Live, Normalized, Serving, Shadow};
 use cdr_store::{Column, ColumnSpec, Rows, Store, TableLayout, TableSpec};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub(crate) struct Pipeline {
 
 /// What is under way.
 struct State {
+    /// What normalizes, and the columns of its rows.
+    serving: Arc<Serving>,
     specs: Arc<[ColumnSpec]>,
     pending: VecDeque<Waiting>,
     buffer: Buffer,
@@ -46,7 +48,8 @@ pub(crate) struct Parts {
     pub(crate) consumer: Arc<RawConsumer>,
     pub(crate) records: mpsc::Receiver<Record>,
     pub(crate) events: mpsc::UnboundedReceiver<ConsumerEvent>,
-    pub(crate) normalizer: Normalizer,
+    pub(crate) live: Live,
+    pub(crate) shadow: Shadow,
     pub(crate) store: Arc<Store>,
     pub(crate) dead_letters: DeadLetters,
     pub(crate) stats: Arc<Stats>,
@@ -60,13 +63,17 @@ pub(crate) struct Parts {
 }
 
 impl Pipeline {
-    pub(crate) fn new(parts: Parts, table: TableSpec) -> Self {
+    /// `table` is that of `serving`, with which it begins.
+    pub(crate) fn new(parts: Parts, serving: Arc<Serving>, table: &TableSpec) -> Self {
         let specs = Arc::clone(table.columns());
         let replays = Replays::new(parts.max_uncommitted);
-        parts.stats.normalizer_in_use(parts.normalizer.provenance());
+        parts
+            .stats
+            .normalizer_in_use(serving.normalizer.provenance());
         Self {
             parts,
             state: State {
+                serving,
                 specs,
                 pending: VecDeque::new(),
                 buffer: Buffer::default(),
@@ -91,14 +98,26 @@ impl Pipeline {
                 self.parts.batcher.rows(),
                 self.state.inserts.len(),
             );
+            let has_slot = self.state.inserts.len() < self.parts.batches_in_flight;
+            let swap_is_due = self.swap_is_due();
+            if swap_is_due && self.parts.batcher.rows() == 0 {
+                self.swap()?;
+                continue;
+            }
             let mut deadline = None;
             let hurry = draining || self.is_awaited();
             match self.parts.batcher.next(Instant::now(), hurry) {
+                // The rows of one version go in before there are any of another.
+                _ if swap_is_due && has_slot => {
+                    self.flush()?;
+                    continue;
+                }
+                _ if swap_is_due => {}
                 Action::Normalize(count) => {
                     self.normalize(count).await?;
                     continue;
                 }
-                Action::Flush if self.state.inserts.len() < self.parts.batches_in_flight => {
+                Action::Flush if has_slot => {
                     self.flush()?;
                     continue;
                 }
@@ -130,9 +149,32 @@ impl Pipeline {
                         Err(_) => return Err(WorkerError::ConsumerGone),
                     },
                 },
+                () = self.parts.live.changed() => {}
                 () = sleep_until(deadline), if deadline.is_some() => {}
             }
         }
+    }
+
+    /// Whether another version serves than the one that normalizes here.
+    fn swap_is_due(&self) -> bool {
+        !Arc::ptr_eq(&self.state.serving, &self.parts.live.current())
+    }
+
+    /// Lets what serves now normalize from here on. Its columns are in the table.
+    fn swap(&mut self) -> Result<(), WorkerError> {
+        let serving = self.parts.live.current();
+        let columns = convert::column_specs(serving.normalizer.manifest());
+        let table = self
+            .parts
+            .store
+            .table_spec(TableLayout::clone(&self.parts.layout), &columns)
+            .map_err(|error| WorkerError::Schema(error.to_string()))?;
+        self.state.specs = Arc::clone(table.columns());
+        self.parts
+            .stats
+            .normalizer_in_use(serving.normalizer.provenance());
+        self.state.serving = serving;
+        Ok(())
     }
 
     /// Whether nothing taken is without an outcome.
@@ -230,9 +272,15 @@ impl Pipeline {
             let pushed = batch.push(payload, waiting.record.received_at_ms);
             debug_assert!(pushed.is_ok(), "BATCH_MAX_BYTES is below 4 GiB");
         }
+        let shadowed = self.parts.shadow.sample(&self.state.serving, &batch);
         let started = Instant::now();
-        let normalized = self.parts.normalizer.normalize(batch).await?;
+        let normalized = self.state.serving.normalizer.normalize(batch).await?;
         self.parts.stats.normalized(started.elapsed().as_secs_f64());
+        if let Some(shadowed) = shadowed {
+            self.parts
+                .shadow
+                .offer(&self.state.serving, shadowed, &normalized);
+        }
         self.sort_out(taken, normalized)
     }
 
@@ -262,7 +310,7 @@ impl Pipeline {
                         .as_deref()
                         .map(|key| String::from_utf8_lossy(key).into_owned()),
                     kind = fault.kind.tag(),
-                    digest = self.parts.normalizer.provenance().digest,
+                    digest = self.state.serving.normalizer.provenance().digest,
                     stderr = fault.stderr,
                     "the normalizer failed on a record: {fault}"
                 );
@@ -290,7 +338,7 @@ impl Pipeline {
 
         if !rejected.is_empty() {
             let dead_letters = self.parts.dead_letters.clone();
-            let judge = self.parts.normalizer.provenance().clone();
+            let judge = self.state.serving.normalizer.provenance().clone();
             self.state
                 .deliveries
                 .spawn(async move { dead_letters.send(rejected, &judge).await });
@@ -302,7 +350,7 @@ impl Pipeline {
     fn flush(&mut self) -> Result<(), WorkerError> {
         let (mut columns, records) = self.state.buffer.take();
         self.parts.batcher.flushed();
-        let provenance = self.parts.normalizer.provenance().clone();
+        let provenance = self.state.serving.normalizer.provenance().clone();
         columns.push(Column::millis(
             records.iter().map(|record| record.received_at_ms).collect(),
         ));

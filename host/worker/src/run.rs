@@ -8,30 +8,30 @@ use crate::error::WorkerError;
 use crate::insert::Persistence;
 use crate::pipeline::{Parts, Pipeline};
 use crate::progress::{Sighting, Stall, WHOLE_TOPIC, Watchdog};
+use crate::ready::{NotReady, ready_for};
 use crate::settings::{Contradiction, LAST_COMMIT, Surroundings};
 use crate::spool::Spool;
 use crate::stats::Stats;
+use crate::table::Table;
 use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use cdr_kafka::consumer::{ConsumerConfig, Started};
 use cdr_kafka::ledger::Counts;
 use cdr_kafka::{KafkaArgs, KafkaConfig, Publisher, PublisherConfig, RawConsumer};
-use cdr_plugin_host::Normalizer;
-use cdr_store::{ErrorClass, ProvisionError, Store, TableLayout, TableSpec, provision};
+use cdr_plugin_host::{Follower, Live, Shadow};
+use cdr_store::{Store, TableLayout};
 use cdr_telemetry::health::Health;
 use cdr_telemetry::http::{self, ServeOptions};
 use cdr_telemetry::metrics::Metrics;
 use cdr_telemetry::shutdown::Shutdown;
 use serde_json::{Value, json};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
+use tokio_util::task::AbortOnDropHandle;
 
 /// The component of `/readyz` and `/healthz` that this host reports.
 const COMPONENT: &str = "worker";
-
-/// Pause between looks at a ClickHouse that is not there.
-const STORE_POLL: Duration = Duration::from_secs(1);
 
 /// How long the polling thread may be silent before this process counts as stuck.
 const POLL_SILENCE: Duration = Duration::from_secs(30);
@@ -63,8 +63,10 @@ pub struct WorkerConfig {
     pub kafka: KafkaConfig,
     /// ClickHouse.
     pub store: Store,
-    /// The normalizer.
-    pub normalizer: Normalizer,
+    /// The normalizer that serves.
+    pub live: Live,
+    /// What changes it; none: nothing does.
+    pub follower: Option<Follower>,
     /// Memory that a call of it may use, in bytes.
     pub sandbox_memory: u64,
 }
@@ -92,7 +94,8 @@ pub async fn run(
         kafka_args,
         kafka,
         store,
-        normalizer,
+        live,
+        mut follower,
         sandbox_memory,
     } = config;
     args.check(Surroundings {
@@ -117,6 +120,8 @@ pub async fn run(
     let stats = Arc::new(
         Stats::new(metrics.registry()).map_err(|error| WorkerError::Http(error.to_string()))?,
     );
+    stats.follow(live.clone());
+    let shadow = Shadow::start(Arc::clone(stats.shadow()))?;
     let shared = Arc::new(Shared {
         consumer: OnceLock::new(),
         stats: Arc::clone(&stats),
@@ -139,15 +144,28 @@ pub async fn run(
         .await
         .map_err(|error| WorkerError::Http(error.to_string()))?;
 
-    let specs = convert::column_specs(normalizer.manifest());
     let layout = TableLayout::cdr();
-    let table = store
-        .table_spec(layout.clone(), &specs)
-        .map_err(|error| WorkerError::Schema(error.to_string()))?;
-    tokio::select! {
-        ready = wait_for_table(&store, &table, &args) => ready?,
-        () = shutdown.requested() => return Ok(()),
-    }
+    let mut first = None;
+    let (serving, table) = loop {
+        let serving = live.current();
+        let ready = tokio::select! {
+            ready = ready_for(&serving.normalizer, &store, &layout, &args) => ready,
+            () = shutdown.requested() => return Ok(()),
+        };
+        let NotReady { error, version } = match ready {
+            Ok(table) => break (serving, table),
+            Err(not_ready) => not_ready,
+        };
+        // The table may not fit what was activated last, and fit what served before.
+        let error = first.take().unwrap_or(error);
+        let (Some(follower), Some(cause)) = (&mut follower, version) else {
+            return Err(error);
+        };
+        if follower.fall_back(cause).await.is_err() {
+            return Err(error);
+        }
+        first = Some(error);
+    };
 
     let mut consumer_config = ConsumerConfig::new(
         kafka_args.kafka_raw_topic.clone(),
@@ -166,6 +184,7 @@ pub async fn run(
         .max_in_flight_bytes
         .max(args.batch_max_bytes * (u64::from(args.batches_in_flight) + 2));
     let max_uncommitted = consumer_config.max_uncommitted();
+    let store = Arc::new(store);
     let Started {
         consumer,
         records,
@@ -200,8 +219,9 @@ pub async fn run(
             consumer: Arc::clone(&consumer),
             records,
             events,
-            normalizer,
-            store: Arc::new(store),
+            live,
+            shadow,
+            store: Arc::clone(&store),
             dead_letters,
             stats,
             persistence: Persistence {
@@ -210,12 +230,22 @@ pub async fn run(
             },
             batches_in_flight: args.batches_in_flight as usize,
             topic: kafka_args.kafka_raw_topic.clone(),
-            layout: Arc::new(layout),
+            layout: Arc::new(layout.clone()),
             max_uncommitted,
             batcher: Batcher::new(args.policy()),
         },
-        table,
+        Arc::clone(&serving),
+        &table,
     );
+    let following = follower.map(|follower| {
+        let table = Table {
+            store: Arc::clone(&store),
+            layout,
+            evolution: args.schema_evolution.into(),
+            known: Mutex::new(convert::column_specs(serving.normalizer.manifest())),
+        };
+        AbortOnDropHandle::new(tokio::spawn(follower.run(table)))
+    });
     health.set_ready(COMPONENT, Ok(()));
     tracing::info!(
         event = "worker_started",
@@ -230,6 +260,7 @@ pub async fn run(
     let (outcome, deadline) =
         drained(pipeline, &consumer, &shutdown, args.shutdown_timeout()).await;
     watch.abort();
+    drop(following);
     health.set_ready(COMPONENT, Err("stopping".to_owned()));
     served.request();
     // A courtesy to whoever is asking just now; it must not make the end late.
@@ -286,63 +317,6 @@ async fn drained(
         outcome.and_then(|()| closed.map_err(WorkerError::from)),
         deadline,
     )
-}
-
-/// Waits until ClickHouse answers, and checks that the table fits and that this
-/// user can insert batches as they are set.
-async fn wait_for_table(
-    store: &Store,
-    table: &TableSpec,
-    args: &WorkerArgs,
-) -> Result<(), WorkerError> {
-    let mut told = false;
-    loop {
-        let plan = async {
-            let plan = provision::plan(store, table).await?;
-            Ok((plan, store.limits().await?))
-        };
-        match plan.await {
-            Ok((plan, limits)) if plan.statements.is_empty() => {
-                let obstacles = limits.obstacles();
-                if !obstacles.is_empty() {
-                    return Err(WorkerError::Schema(format!(
-                        "ClickHouse at {} can't be inserted into as it must be: {}",
-                        store.config().address(),
-                        obstacles.join("; ")
-                    )));
-                }
-                args.check_store(&limits)?;
-                if told {
-                    tracing::info!(
-                        event = "clickhouse_available",
-                        address = store.config().address(),
-                        "ClickHouse answers"
-                    );
-                }
-                return Ok(());
-            }
-            Ok(_) => {
-                return Err(WorkerError::Schema(format!(
-                    "there is no table {} at {}; make it with `cdr provision`",
-                    store.table_name(),
-                    store.config().address()
-                )));
-            }
-            Err(ProvisionError::Store(error)) if error.class == ErrorClass::Transient => {
-                if !told {
-                    tracing::warn!(
-                        event = "clickhouse_unavailable",
-                        address = store.config().address(),
-                        "waiting for ClickHouse; nothing is consumed: {error}"
-                    );
-                    told = true;
-                }
-                tokio::time::sleep(STORE_POLL).await;
-            }
-            Err(ProvisionError::Store(error)) => return Err(WorkerError::Setup(error)),
-            Err(error) => return Err(WorkerError::Schema(error.to_string())),
-        }
-    }
 }
 
 /// Keeps gauges and liveness up to date.

@@ -6,11 +6,12 @@ use crate::progress::Stall;
 use cdr_kafka::RawConsumer;
 use cdr_kafka::dead_letter::FailureReason;
 use cdr_kafka::ledger::Counts;
-use cdr_plugin_host::Provenance;
+use cdr_plugin_host::{Live, LiveState, Provenance, ShadowReport};
 use cdr_store::{ErrorClass, StoreError};
+use cdr_telemetry::normalizer::NormalizerView;
 use prometheus::Registry;
 use serde_json::{Value, json};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// The counters of one worker, and what else its `/internal/stats` says.
@@ -18,6 +19,8 @@ pub struct Stats {
     metrics: WorkerMetrics,
     started: Instant,
     provenance: Mutex<Option<Provenance>>,
+    live: OnceLock<Live>,
+    shadow: Arc<ShadowReport>,
     last_error: Mutex<Option<String>>,
     stalls: Mutex<Vec<Stall>>,
 }
@@ -38,18 +41,52 @@ impl Stats {
             metrics: WorkerMetrics::new(registry)?,
             started: Instant::now(),
             provenance: Mutex::default(),
+            live: OnceLock::new(),
+            shadow: Arc::default(),
             last_error: Mutex::default(),
             stalls: Mutex::default(),
         })
     }
 
     pub(crate) fn normalizer_in_use(&self, provenance: &Provenance) {
-        self.metrics.normalizer.reset();
-        self.metrics
-            .normalizer
-            .with_label_values(&[&provenance.name, &provenance.version, &provenance.digest])
-            .set(1);
         *lock(&self.provenance) = Some(provenance.clone());
+        self.show_normalizer();
+    }
+
+    /// What normalizes here, how its activation stands, and what its shadow saw.
+    fn show_normalizer(&self) {
+        let Some(state) = self.live.get().map(Live::state) else {
+            return;
+        };
+        let in_use = lock(&self.provenance);
+        let in_use = in_use.as_ref().unwrap_or(&state.serving);
+        self.metrics.normalizer.show(NormalizerView {
+            serving: [&in_use.name, &in_use.version, &in_use.digest],
+            revision: state.revision,
+            refused: state.refused.as_ref().map(|refused| refused.kind),
+            swaps: state.swaps,
+            refusals: state.refusals,
+        });
+        let (kinds, dropped) = self.shadow.totals();
+        for (kind, total) in kinds {
+            let counter = self
+                .metrics
+                .shadow_records
+                .with_label_values(&[kind.word()]);
+            counter.inc_by(total.saturating_sub(counter.get()));
+        }
+        let counter = &self.metrics.shadow_dropped;
+        counter.inc_by(dropped.saturating_sub(counter.get()));
+    }
+
+    /// Where the state of the normalizer is read from; once.
+    pub(crate) fn follow(&self, live: Live) {
+        let _ = self.live.set(live);
+    }
+
+    /// What was seen of a candidate in the shadow.
+    pub(crate) fn shadow(&self) -> &Arc<ShadowReport> {
+        &self.shadow
     }
 
     pub(crate) fn dead_lettered(&self, reason: FailureReason) {
@@ -105,6 +142,7 @@ impl Stats {
     /// Brings the gauges that are read from the consumer up to date. Returns the
     /// partitions whose records don't add up, of which there must never be one.
     pub fn refresh(&self, consumer: &RawConsumer) -> Vec<(i32, Counts)> {
+        self.show_normalizer();
         let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         let status = consumer.status();
         let mut unbalanced = Vec::new();
@@ -209,6 +247,8 @@ impl Stats {
             "instance": instance,
             "uptime_seconds": self.started.elapsed().as_secs(),
             "normalizer": *lock(&self.provenance),
+            "activation": self.live.get().map(|live| LiveState::clone(&live.state())),
+            "shadow": self.shadow.comparison().as_deref(),
             "consumed": status.totals.consumed,
             "inserted": status.totals.inserted,
             "dead_lettered": status.totals.dead_lettered,

@@ -47,15 +47,20 @@ impl Host {
 impl Bed {
     /// On the embedded broker, provisioned.
     pub async fn start() -> Self {
-        Self::with(None).await
+        Self::with(None, &[]).await
+    }
+
+    /// The same with these variables, for `cdr provision` and all hosts.
+    pub async fn start_with(more: &[(&'static str, String)]) -> Self {
+        Self::with(None, more).await
     }
 
     /// On a broker that runs elsewhere, provisioned.
     pub async fn on(brokers: String) -> Self {
-        Self::with(Some(brokers)).await
+        Self::with(Some(brokers), &[]).await
     }
 
-    async fn with(brokers: Option<String>) -> Self {
+    async fn with(brokers: Option<String>, more: &[(&'static str, String)]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let library = library::ensure(&library::default_cache(), |step| eprintln!("{step}"))
             .await
@@ -83,7 +88,7 @@ impl Bed {
             dlq: format!("cdr.raw.{run}.dlq"),
             group: format!("cdr-worker-{run}"),
         };
-        let env = vec![
+        let mut env = vec![
             ("KAFKA_BOOTSTRAP_SERVERS", brokers.clone()),
             ("KAFKA_RAW_TOPIC", names.raw.clone()),
             ("KAFKA_DLQ_TOPIC", names.dlq.clone()),
@@ -98,6 +103,7 @@ impl Bed {
                 data.path().join("spool").display().to_string(),
             ),
         ];
+        env.extend(more.iter().cloned());
         let bed = Self {
             clickhouse_port: clickhouse.port(),
             password: clickhouse.password().to_owned(),
@@ -115,7 +121,12 @@ impl Bed {
 
     /// `cdr provision`, which says this word of topics and table.
     pub fn provision(&self, word: &str) {
-        let mut provision = Cdr::start(&["provision"], &self.env);
+        self.provision_with(&[], word);
+    }
+
+    /// The same with these variables on top.
+    pub fn provision_with(&self, more: &[(&'static str, &str)], word: &str) {
+        let mut provision = Cdr::start(&["provision"], &self.env_with(more));
         let status = provision.ended();
         let lines = provision.lines();
         assert!(status.success(), "{}", lines.join("\n"));

@@ -22,10 +22,14 @@ pub struct Cdr {
 impl Cdr {
     /// Starts `cdr ARGS…` with these variables.
     pub fn start(args: &[&str], env: &[(&str, String)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_cdr"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cdr"));
+        if !env.iter().any(|(name, _)| *name == "NORMALIZER_DIR") {
+            command
+                .env("NORMALIZER", normalizer())
+                .env("NORMALIZER_SETTINGS", settings());
+        }
+        let mut child = command
             .args(args)
-            .env("NORMALIZER", normalizer())
-            .env("NORMALIZER_SETTINGS", settings())
             .envs(env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -6,8 +6,8 @@ use cdr_plugin_host::{HostConfig, Limits, Normalizer, PluginHost};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A component that `just plugin-build` has built.
-fn built(variable: &str, name: &str) -> PathBuf {
+/// A component that a recipe of the Justfile has built.
+fn built(variable: &str, name: &str, recipe: &str) -> PathBuf {
     let path = std::env::var_os(variable).map_or_else(
         || {
             PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -18,7 +18,7 @@ fn built(variable: &str, name: &str) -> PathBuf {
     );
     assert!(
         path.is_file(),
-        "{} is not there: build it with `just plugin-build` (or name it in {variable})",
+        "{} is not there: build it with `just {recipe}` (or name it in {variable})",
         path.display()
     );
     path
@@ -26,12 +26,26 @@ fn built(variable: &str, name: &str) -> PathBuf {
 
 /// The reference normalizer.
 pub fn reference() -> PathBuf {
-    built("CDR_NORMALIZER_WASM", "cdr-normalizer.wasm")
+    built("CDR_NORMALIZER_WASM", "cdr-normalizer.wasm", "plugin-build")
+}
+
+/// The normalizer of FreeSWITCH's call records.
+pub fn freeswitch() -> PathBuf {
+    built(
+        "FREESWITCH_NORMALIZER_WASM",
+        "freeswitch-json-cdr.wasm",
+        "plugin-build",
+    )
 }
 
 /// The guest that misbehaves on command.
 pub fn hostile() -> PathBuf {
-    built("CDR_HOSTILE_WASM", "hostile.wasm")
+    built("CDR_HOSTILE_WASM", "hostile.wasm", "plugin-build")
+}
+
+/// The example in Python.
+pub fn sms_hub() -> PathBuf {
+    built("CDR_SMS_HUB_WASM", "sms-hub.wasm", "plugin-other-language")
 }
 
 /// Limits that faults reach soon, yet good batches never on a slow machine.

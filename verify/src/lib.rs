@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Nothing in here knows how a host works inside; the judge asks ClickHouse and Kafka
-//! themselves. `cdr-chaos` is a run of such rounds.
+//! themselves. `cdr-chaos` is a run of such rounds; `cdr-swaps` is one long round in
+//! which nothing breaks, but the normalizer changes every second.
 
 #![deny(missing_docs)]
 
@@ -28,4 +29,5 @@ pub mod proxy;
 pub mod records;
 pub mod round;
 pub mod settle;
+pub mod swaps;
 pub mod vendors;

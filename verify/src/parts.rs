@@ -36,6 +36,10 @@ pub struct Build {
     pub normalizer: PathBuf,
     /// Its settings.
     pub normalizer_settings: PathBuf,
+    /// A registry that the hosts follow, in place of the one normalizer.
+    pub registry: Option<PathBuf>,
+    /// More variables for the hosts; the last of a name counts.
+    pub settings: Vec<(String, String)>,
     /// `apache-kafka.sh`.
     pub apache_kafka: PathBuf,
     /// Folder of everything that is kept: data and logs.

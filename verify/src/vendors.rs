@@ -48,6 +48,8 @@ pub struct Posting {
     pub attempts: u64,
     /// How often each answer came: status codes, and words where none came.
     pub answers: BTreeMap<String, u64>,
+    /// When each attempt began, since the vendors did, and how long it took.
+    pub latencies: Vec<(Duration, Duration)>,
 }
 
 /// Posts records whose ids begin with `prefix` to `api`, an address that may
@@ -59,6 +61,7 @@ pub async fn post(api: watch::Receiver<Option<String>>, prefix: &str, habits: Ha
         prefix,
         next: AtomicU64::new(0),
         posting: Mutex::default(),
+        started,
         last_new: started + habits.posting,
         give_up: started + habits.posting + habits.patience,
     };
@@ -86,6 +89,7 @@ struct Shared<'a> {
     prefix: &'a str,
     next: AtomicU64,
     posting: Mutex<Posting>,
+    started: Instant,
     last_new: Instant,
     give_up: Instant,
 }
@@ -121,7 +125,9 @@ impl Shared<'_> {
                 continue;
             };
             let url = format!("{url}/v1/cdrs");
+            let begun = Instant::now();
             let answer = client.post(&url, sample.payload.clone()).await;
+            let took = begun.elapsed();
             let word = match &answer {
                 Ok(answer) => answer.status.as_u16().to_string(),
                 Err(error) => error.word().to_owned(),
@@ -129,6 +135,8 @@ impl Shared<'_> {
             self.note(|posting| {
                 posting.attempts += 1;
                 *posting.answers.entry(word).or_default() += 1;
+                let at = begun.duration_since(self.started);
+                posting.latencies.push((at, took));
             });
             let pause = match answer {
                 Ok(answer) => match answer.status {

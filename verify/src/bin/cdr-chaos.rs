@@ -115,6 +115,8 @@ async fn run(cli: Cli) -> anyhow::Result<bool> {
         cdr: cli.cdr.map_or_else(beside, Ok)?,
         normalizer: cli.normalizer,
         normalizer_settings: PathBuf::from(ROOT).join("samples/normalizer-settings.json"),
+        registry: None,
+        settings: Vec::new(),
         apache_kafka: PathBuf::from(ROOT).join("host/kafka/apache-kafka/apache-kafka.sh"),
         folder: folder.path().to_owned(),
     };

@@ -339,13 +339,17 @@ impl Hosts {
             var("CLICKHOUSE_URL", format!("http://{}", self.clickhouse)),
             var("CLICKHOUSE_USER", "cdr"),
             var("CLICKHOUSE_PASSWORD", self.password.clone()),
-            var("NORMALIZER", self.build.normalizer.clone()),
-            var(
-                "NORMALIZER_SETTINGS",
-                self.build.normalizer_settings.clone(),
-            ),
         ];
+        let build = &self.build;
+        match &build.registry {
+            Some(registry) => env.push(var("NORMALIZER_DIR", registry.clone())),
+            None => env.extend([
+                var("NORMALIZER", build.normalizer.clone()),
+                var("NORMALIZER_SETTINGS", build.normalizer_settings.clone()),
+            ]),
+        }
         env.extend(SETTINGS.map(|(name, value)| var(name, value)));
+        env.extend(build.settings.iter().map(|(name, value)| var(name, value)));
         Cdr {
             exe: self.build.cdr.clone(),
             args: vec![command.into()],

@@ -22,7 +22,7 @@ demo *ARGS: build
 up *ARGS: build
     ./target/debug/cdr up --data {{data}} --normalizer {{normalizer}} --normalizer-settings {{settings}} {{ARGS}}
 
-# The binary (target/debug/cdr) and the reference normalizer (target/plugins).
+# The binary (target/debug/cdr) and the normalizers (target/plugins).
 build: plugin-build
     @echo "==> building cdr (the first build compiles wasmtime, librdkafka and the embedded broker: several minutes)"
     cargo build --locked --workspace
@@ -51,19 +51,37 @@ chaos-up ROUNDS="10" *ARGS: build
     ./target/debug/cdr embedded fetch
     ./target/debug/cdr-chaos --parts embedded --rounds {{ROUNDS}} {{ARGS}}
 
-# The reference normalizer as a WebAssembly component: target/plugins/cdr-normalizer.wasm
+# Another version every second under full load, and files between them that must not serve; needs what test-kafka needs.
+swaps SECONDS="60" *ARGS: build
+    ./target/debug/cdr embedded fetch
+    host/kafka/apache-kafka/apache-kafka.sh fetch
+    ./target/debug/cdr-swaps --seconds {{SECONDS}} {{ARGS}}
+
+# The normalizers as WebAssembly components: target/plugins/cdr-normalizer.wasm and freeswitch-json-cdr.wasm
 plugin-build: setup
     @echo "==> building the normalizer (wasm32-wasip2)"
-    cargo build --locked --package cdr-normalizer --package cdr-hostile --lib --target wasm32-wasip2 --profile plugin
+    @# By itself and first: it builds the reference without its exports, into the file that the next build replaces.
+    cargo build --locked --package cdr-versions --lib --target wasm32-wasip2 --profile plugin
+    cargo build --locked --package cdr-normalizer --package freeswitch-json-cdr --package cdr-hostile --lib --target wasm32-wasip2 --profile plugin
     @mkdir -p {{plugins}}
+    @cp target/wasm32-wasip2/plugin/cdr_versions.wasm {{plugins}}/versions.wasm
     @cp target/wasm32-wasip2/plugin/cdr_normalizer.wasm {{normalizer}}
+    @cp target/wasm32-wasip2/plugin/freeswitch_json_cdr.wasm {{plugins}}/freeswitch-json-cdr.wasm
     @cp target/wasm32-wasip2/plugin/cdr_hostile.wasm {{plugins}}/hostile.wasm
-    @ls -l {{normalizer}} | awk '{print "    " $NF ": " $5 " bytes"}'
+    @ls -l {{normalizer}} {{plugins}}/freeswitch-json-cdr.wasm | awk '{print "    " $NF ": " $5 " bytes"}'
 
-# The cases and properties of the reference normalizer, natively and through the built .wasm.
-plugin-test: build
-    cargo test --locked --package cdr-plugin-sdk --package cdr-normalizer
+# The normalizers as their author tests them (fixtures, determinism, contract, figures), then their cases and properties, natively and through the built .wasm, and the guests that misbehave.
+plugin-test *ARGS: build
+    ./target/debug/cdr plugin test plugins/cdr-normalizer --profile plugin {{ARGS}} -- --locked
+    ./target/debug/cdr plugin test plugins/freeswitch-json-cdr --profile plugin {{ARGS}} -- --locked
+    cargo test --locked --package cdr-plugin-sdk --package telecom-rules --package cdr-normalizer --package freeswitch-json-cdr
     cargo test --locked --package cdr-plugin-host
+
+# The normalizer in Python: built with componentize-py from PyPI, then run in the real host.
+plugin-other-language: build
+    @echo "==> building the normalizer in Python"
+    plugins/examples/python/build.sh {{plugins}}/sms-hub.wasm
+    cargo test --locked --workspace --test other_language -- --ignored
 
 # Formatting and lints, as CI has them.
 lint:

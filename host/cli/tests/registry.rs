@@ -75,6 +75,39 @@ fn a_version_never_changes_and_a_file_is_named_after_its_manifest() {
 }
 
 #[test]
+fn two_files_are_compared_on_payloads_of_standard_input() {
+    use std::io::Write;
+    let dir = tempfile::tempdir().unwrap();
+    let registry = TestRegistry::with(dir.path().join("normalizers"), "1.0.0");
+    let (before, after) = (registry.file("1.0.0"), registry.file("1.1.0 reject"));
+    let (samples, _) = common::records::goods(0, 3);
+    let diff = |a: &str, b: &str| {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_cdr"))
+            .args(["plugin", "diff", a, b, "--check", "--settings"])
+            .arg(common::settings())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        for sample in &samples {
+            stdin.write_all(&sample.payload).unwrap();
+            stdin.write_all(b"\n").unwrap();
+        }
+        drop(stdin);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = diff(&before, &after);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("3 records, 0 the same"), "{said}");
+    let (code, said) = diff(&before, &before);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("3 records, 3 the same"), "{said}");
+}
+
+#[test]
 fn a_version_serves_only_if_it_passes_the_fixtures_that_it_came_with() {
     let dir = tempfile::tempdir().unwrap();
     let registry = TestRegistry::with(dir.path().join("normalizers"), "1.0.0");

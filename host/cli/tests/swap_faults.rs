@@ -36,7 +36,7 @@ fn saying(sample: &Sample, word: &str) -> Vec<u8> {
 /// says why, those around it are rows, and the next batch is served.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_that_a_version_fails_on_is_a_dead_letter_with_the_cause() {
-    let (bed, _registry) = bed_with("1.0.0 poison").await;
+    let (bed, registry) = bed_with("1.0.0 poison").await;
     let worker = bed.worker(&[]);
     let api = bed.api(&[]);
     let subject = bed.subject(&api.url, &worker.url);
@@ -59,6 +59,29 @@ async fn a_record_that_a_version_fails_on_is_a_dead_letter_with_the_cause() {
     for words in ["panicked", "swallowed poison"] {
         assert!(detail.contains(words), "{detail}");
     }
+
+    // What a mended version would make of it: the dead letters themselves say.
+    registry.succeeds(&["add", &registry.file("1.0.1")]);
+    let settings = common::settings().display().to_string();
+    let output = plugin(
+        &[
+            "diff",
+            "cdr-versions@1.0.0",
+            "cdr-versions@1.0.1",
+            "--settings",
+            &settings,
+            "--from-dlq",
+            "--json",
+        ],
+        &[
+            ("NORMALIZER_DIR", registry.dir.display().to_string()),
+            ("KAFKA_BOOTSTRAP_SERVERS", bed.brokers().to_owned()),
+            ("KAFKA_DLQ_TOPIC", subject.names.dlq.clone()),
+        ],
+    );
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let diff: Value = serde_json::from_slice(&output.stdout).expect(&said);
+    assert_eq!(diff["kinds"], json!({"fault_gone": 1}), "{diff}");
 
     // The API's question: whoever posts it is told that it is not their fault.
     let (fast, _) = goods(50, 51);

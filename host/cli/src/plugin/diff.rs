@@ -29,7 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples are redacted: digits become 9 and letters a, except in times, numbers and categories.\n\
+    after_help = "Examples are redacted: digits become 9 and letters a, except in times, words of a category and numbers of \
+                  up to five digits.\n\
                   Exit code 0: no differences, or no --check; 1: differences, with --check."
 )]
 pub struct DiffCommand {

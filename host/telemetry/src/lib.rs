@@ -19,5 +19,6 @@ pub mod logs;
 pub mod metrics;
 pub mod normalizer;
 pub mod shutdown;
+pub mod trace;
 
 mod port_file;

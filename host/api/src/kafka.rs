@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cdr_kafka::{PublishError, Publisher};
+use cdr_telemetry::trace::{TRACEPARENT, TraceContext};
 
 use crate::ports::{BoxFuture, Delivery, Publish, PublishFailure};
 
-/// Publishes to one topic, without headers.
+/// Publishes to one topic, with the trace as the only header.
 #[derive(Clone)]
 pub struct KafkaPublish {
     publisher: Publisher,
@@ -31,10 +32,12 @@ impl Publish for KafkaPublish {
         &self,
         key: Vec<u8>,
         payload: Bytes,
+        trace: TraceContext,
     ) -> BoxFuture<'static, Result<Delivery, PublishFailure>> {
+        let headers = [(TRACEPARENT, trace.to_string())];
         let delivery = self
             .publisher
-            .publish(&self.topic, Some(&key), Some(&payload), &[]);
+            .publish(&self.topic, Some(&key), Some(&payload), &headers);
         Box::pin(async move {
             match delivery.await {
                 Ok(done) => Ok(Delivery {

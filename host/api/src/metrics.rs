@@ -1,8 +1,11 @@
 //! What the API host counts. All names begin with `cdr_api_`; all labels are
 //! words of the code.
 
+use cdr_telemetry::http::{Outside, Unrouted};
 use cdr_telemetry::metrics::Maker;
 use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, Registry};
+
+use crate::outstanding::Bounds;
 
 /// Bounds of times that an idle host answers in milliseconds, and a Kafka outage
 /// stretches to the delivery timeout, in seconds.
@@ -25,6 +28,10 @@ pub(crate) struct ApiMetrics {
     pub(crate) records: IntCounterVec,
     /// Records taken in and not yet answered for.
     pub(crate) outstanding: IntGauge,
+    /// Bytes of them and of bodies that are being read.
+    pub(crate) outstanding_bytes: IntGauge,
+    /// Connections that are open.
+    pub(crate) connections: IntGauge,
     /// Records of an admission batch.
     pub(crate) batch_records: Histogram,
     /// Time of an admission batch.
@@ -37,16 +44,18 @@ pub(crate) struct ApiMetrics {
 
 impl ApiMetrics {
     /// Registers the metrics; fails if they are registered already.
-    pub(crate) fn new(
-        registry: &Registry,
-        max_outstanding: usize,
-    ) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry, bounds: Bounds) -> Result<Self, prometheus::Error> {
         let make = Maker::new(registry);
         let limit = make.gauge(
             "cdr_api_outstanding_records_limit",
             "Bound of cdr_api_outstanding_records (API_QUEUE_MAX_SIZE).",
         )?;
-        limit.set(i64::try_from(max_outstanding).unwrap_or(i64::MAX));
+        limit.set(i64::try_from(bounds.records).unwrap_or(i64::MAX));
+        let limit = make.gauge(
+            "cdr_api_outstanding_bytes_limit",
+            "Bound of cdr_api_outstanding_bytes (API_QUEUE_MAX_BYTES).",
+        )?;
+        limit.set(i64::try_from(bounds.bytes).unwrap_or(i64::MAX));
         Ok(ApiMetrics {
             answers: make.counters("cdr_api_answers_total", "HTTP answers, by code.", &["code"])?,
             hang_ups: make.counter(
@@ -64,6 +73,11 @@ impl ApiMetrics {
                 "cdr_api_outstanding_records",
                 "Records taken in and not yet acknowledged or refused.",
             )?,
+            outstanding_bytes: make.gauge(
+                "cdr_api_outstanding_bytes",
+                "Bytes of records taken in and of bodies that are being read.",
+            )?,
+            connections: make.gauge("cdr_api_connections", "Connections that are open.")?,
             batch_records: make.histogram(
                 "cdr_api_admission_batch_records",
                 "Records that shared a call of the normalizer.",
@@ -85,5 +99,28 @@ impl ApiMetrics {
                 &SECONDS,
             )?,
         })
+    }
+}
+
+impl Outside for ApiMetrics {
+    fn answered(&self, what: Unrouted) {
+        self.answers.with_label_values(&[what.code()]).inc();
+        tracing::debug!(event = what.code(), "answered without a route");
+    }
+
+    fn hung_up(&self) {
+        self.hang_ups.inc();
+        tracing::debug!(
+            event = "client_hung_up",
+            "a client hung up before its answer"
+        );
+    }
+
+    fn connected(&self) {
+        self.connections.inc();
+    }
+
+    fn disconnected(&self) {
+        self.connections.dec();
     }
 }

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cdr_telemetry::trace::TraceContext;
 use serde::Serialize;
 
 /// A boxed future, as `dyn` traits need it.
@@ -116,13 +117,14 @@ pub struct NormalizerInfo {
 
 /// Puts records onto the topic.
 pub trait Publish: Send + Sync + 'static {
-    /// Sends a record. The future resolves when it is acknowledged, or within
+    /// Sends a record, with the trace that it belongs to. The future resolves when it is acknowledged, or within
     /// [`delivery_timeout`](Self::delivery_timeout) to the failure. Dropping the
     /// future does not take the record back.
     fn publish(
         &self,
         key: Vec<u8>,
         payload: Bytes,
+        trace: TraceContext,
     ) -> BoxFuture<'static, Result<Delivery, PublishFailure>>;
 
     /// How long an acknowledgement may take.

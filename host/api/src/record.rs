@@ -1,21 +1,22 @@
 //! The life of one record: permit, admission, delivery.
 //!
 //! It begins when the record has been read whole, and goes on in a task of its
-//! own, so that a client that hangs up afterwards loses only the answer. The
-//! JSON route is one user of this; whatever reads many records from one request
-//! will be another.
+//! own, so that a client that hangs up afterwards loses only the answer. One record
+//! of a JSON body and each of the many of an NDJSON body live the same life.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use cdr_telemetry::trace::TraceContext;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::admission::Admission;
 use crate::answer::Refusal;
+use crate::auth::Vendor;
 use crate::metrics::ApiMetrics;
-use crate::outstanding::{NoPermit, Outstanding, Permit};
+use crate::outstanding::{Held, NoPermit, Outstanding, Permit};
 use crate::ports::{Admit, AdmitError, AdmitResult, Publish, PublishFailure};
 
 /// The outcome under which an acknowledged record is counted.
@@ -28,6 +29,18 @@ pub(crate) struct Accepted {
     pub(crate) key: String,
 }
 
+/// Where a record comes from.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    /// Whose token came with it; none where tokens are off.
+    pub(crate) vendor: Option<Arc<Vendor>>,
+    /// The trace that it belongs to, in a span of this host.
+    pub(crate) trace: TraceContext,
+}
+
+/// A record's outcome, to be awaited.
+pub(crate) type Outcome = JoinHandle<Result<Accepted, Refusal>>;
+
 /// Where records are taken in.
 pub(crate) struct Intake {
     pub(crate) outstanding: Outstanding,
@@ -38,24 +51,36 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// Takes a record in, or refuses at once. The task publishes it and counts
-    /// and logs what became of it, whether or not it is awaited.
+    /// Takes a record in, whose bytes are held, or refuses at once. The task
+    /// publishes it and counts and logs what became of it, whether or not it is
+    /// awaited.
     pub(crate) fn take(
         self: &Arc<Self>,
         payload: Bytes,
-    ) -> Result<JoinHandle<Result<Accepted, Refusal>>, Refusal> {
-        let permit = match self.outstanding.take() {
+        held: Held,
+        origin: &Origin,
+    ) -> Result<Outcome, Refusal> {
+        if let Some(vendor) = &origin.vendor {
+            vendor.may_post().map_err(|refusal| self.counted(refusal))?;
+        }
+        let permit = match self.outstanding.take(held) {
             Ok(permit) => permit,
-            Err(NoPermit::Full) => return Err(self.counted(Refusal::Full)),
+            Err(NoPermit::Records | NoPermit::Bytes) => return Err(self.counted(Refusal::Full)),
             Err(NoPermit::Draining) => return Err(self.counted(Refusal::ShuttingDown)),
         };
-        Ok(tokio::spawn(self.clone().process(payload, permit)))
+        let process = self.clone().process(payload, permit, origin.clone());
+        Ok(tokio::spawn(process))
     }
 
-    async fn process(self: Arc<Self>, payload: Bytes, permit: Permit) -> Result<Accepted, Refusal> {
+    async fn process(
+        self: Arc<Self>,
+        payload: Bytes,
+        permit: Permit,
+        origin: Origin,
+    ) -> Result<Accepted, Refusal> {
         self.metrics.payload_bytes.inc_by(payload.len() as u64);
-        let outcome = match self.judge(payload.clone()).await {
-            Ok(key) => self.deliver(key, payload).await,
+        let outcome = match self.judge(payload.clone(), &origin).await {
+            Ok(key) => self.deliver(key, payload, origin.trace).await,
             Err(refusal) => Err(refusal),
         };
         match &outcome {
@@ -76,9 +101,27 @@ impl Intake {
     }
 
     /// The key of a record that may onto the topic.
-    async fn judge(&self, payload: Bytes) -> Result<String, Refusal> {
+    async fn judge(&self, payload: Bytes, origin: &Origin) -> Result<String, Refusal> {
+        let trace = origin.trace;
         match self.admission.judge(payload, now_ms()).await {
-            Ok(AdmitResult::Admitted { key, .. }) => Ok(key),
+            Ok(AdmitResult::Admitted { key, source }) => {
+                // Also where the normalizer tells no source: what can't be checked is
+                // not let through.
+                let is_own = |vendor: &Arc<Vendor>| Some(&vendor.id) == source.as_ref();
+                if origin.vendor.as_ref().is_none_or(is_own) {
+                    return Ok(key);
+                }
+                tracing::warn!(
+                    event = "wrong_vendor",
+                    raw_id = key,
+                    trace_id = trace.trace_id(),
+                    span_id = trace.span_id(),
+                    vendor = origin.vendor.as_ref().map(|vendor| vendor.id.as_str()),
+                    source,
+                    "a record is not of the vendor whose token came with it"
+                );
+                Err(Refusal::WrongVendor)
+            }
             Ok(AdmitResult::Refused {
                 code,
                 field,
@@ -86,6 +129,8 @@ impl Intake {
             }) => {
                 tracing::warn!(
                     event = "record_refused",
+                    trace_id = trace.trace_id(),
+                    span_id = trace.span_id(),
                     code = code.as_str(),
                     field,
                     "a record was refused: {detail}"
@@ -100,6 +145,8 @@ impl Intake {
                 let by = self.admit.describe();
                 tracing::warn!(
                     event = "normalizer_fault",
+                    trace_id = trace.trace_id(),
+                    span_id = trace.span_id(),
                     normalizer = by.name,
                     version = by.version,
                     digest = by.digest,
@@ -110,26 +157,43 @@ impl Intake {
             Ok(AdmitResult::NotJudged { detail }) => {
                 tracing::warn!(
                     event = "record_not_judged",
+                    trace_id = trace.trace_id(),
+                    span_id = trace.span_id(),
                     "a record was not judged: {detail}"
                 );
                 Err(Refusal::NormalizerUnavailable)
             }
             Err(error @ AdmitError::Unavailable { .. }) => {
-                tracing::warn!(event = "normalizer_unavailable", "{error}");
+                tracing::warn!(
+                    event = "normalizer_unavailable",
+                    trace_id = trace.trace_id(),
+                    span_id = trace.span_id(),
+                    "{error}"
+                );
                 Err(Refusal::NormalizerUnavailable)
             }
             Err(error @ AdmitError::Broken { .. }) => {
-                tracing::error!(event = "admission_broken", "{error}");
+                tracing::error!(
+                    event = "admission_broken",
+                    trace_id = trace.trace_id(),
+                    span_id = trace.span_id(),
+                    "{error}"
+                );
                 Err(Refusal::Internal)
             }
         }
     }
 
-    async fn deliver(&self, key: String, payload: Bytes) -> Result<Accepted, Refusal> {
+    async fn deliver(
+        &self,
+        key: String,
+        payload: Bytes,
+        trace: TraceContext,
+    ) -> Result<Accepted, Refusal> {
         let started = Instant::now();
         let delivered = self
             .publish
-            .publish(key.clone().into_bytes(), payload)
+            .publish(key.clone().into_bytes(), payload, trace)
             .await;
         match delivered {
             Ok(delivery) => {
@@ -139,6 +203,8 @@ impl Intake {
                 tracing::debug!(
                     event = "record_acknowledged",
                     raw_id = key,
+                    trace_id = trace.trace_id(),
+                    span_id = trace.span_id(),
                     partition = delivery.partition,
                     offset = delivery.offset,
                     "acknowledged"
@@ -149,6 +215,8 @@ impl Intake {
                 tracing::warn!(
                     event = "delivery_failed",
                     raw_id = key,
+                    trace_id = trace.trace_id(),
+                    span_id = trace.span_id(),
                     class = failure.tag(),
                     "a record was not acknowledged: {failure}"
                 );
@@ -162,7 +230,8 @@ impl Intake {
         }
     }
 
-    fn counted(&self, refusal: Refusal) -> Refusal {
+    /// Counts a record that was refused before it was taken in.
+    pub(crate) fn counted(&self, refusal: Refusal) -> Refusal {
         self.metrics
             .records
             .with_label_values(&[refusal.code()])

@@ -5,182 +5,91 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Json, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
-use serde::Serialize;
+use bytes::Bytes;
+use cdr_telemetry::trace::{TRACEPARENT, TraceContext};
 use tokio::time::Instant;
-use tracing::Level;
 
 use crate::answer::{Code, Refusal};
-use crate::body;
+use crate::auth::Tokens;
+use crate::body::Limits;
+use crate::openapi;
+use crate::post::post_cdrs;
 use crate::quiet::Quiet;
-use crate::record::{Accepted, Intake};
+use crate::record::Intake;
 use crate::stats::{self, Stats};
+
+/// Tells a client under which trace its request is logged here (W3C, Trace Context
+/// HTTP Response Headers).
+const TRACERESPONSE: &str = "traceresponse";
 
 /// What the handlers need.
 pub(crate) struct Shared {
     pub(crate) intake: Arc<Intake>,
     pub(crate) stats: Stats,
-    pub(crate) max_body_bytes: usize,
-    pub(crate) read_timeout: Duration,
+    /// None: anyone may post.
+    pub(crate) tokens: Option<Tokens>,
+    /// Limits of a body with one record, which are those of a record.
+    pub(crate) one: Limits,
+    /// Limits of a body with many.
+    pub(crate) many: Limits,
+    /// Records of a body with many.
+    pub(crate) max_lines: usize,
     /// How long a record that was read whole may go unanswered.
     pub(crate) answer_timeout: Duration,
     pub(crate) full: Quiet,
+    /// What `/openapi.json` answers.
+    pub(crate) openapi: Bytes,
 }
 
-/// All paths: records, `/stats`, and the `common` ones of every host.
-pub(crate) fn router(shared: Arc<Shared>, common: Router) -> Router {
+/// The paths for vendors: records, and what is to be known of them.
+pub(crate) fn vendors(shared: &Arc<Shared>) -> Router {
     Router::new()
-        .route("/v1/cdrs", post(post_cdr))
+        .route("/v1/cdrs", post(post_cdrs))
+        .route("/openapi.json", get(openapi::get_openapi))
+        .with_state(shared.clone())
+}
+
+/// The paths for operators: `/stats`, and the `common` ones of every host.
+pub(crate) fn operators(shared: &Arc<Shared>, common: Router) -> Router {
+    Router::new()
         .route("/stats", get(stats::get_stats))
         .with_state(shared.clone())
         .merge(common)
+}
+
+/// What all answers have in common.
+pub(crate) fn finished(shared: Arc<Shared>, routes: Router) -> Router {
+    routes
         .fallback(async || Refusal::NotFound)
         .method_not_allowed_fallback(async || Refusal::MethodNotAllowed)
         .layer(middleware::from_fn_with_state(shared, observe))
 }
 
-#[derive(Serialize)]
-struct AcceptedBody {
-    status: &'static str,
-    raw_id: String,
-}
-
-/// One record, as `application/json`.
-async fn post_cdr(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let started = Instant::now();
-    let (parts, body) = request.into_parts();
-    match accept(&shared, &parts.headers, body).await {
-        Ok(Accepted { key }) => {
-            shared
-                .intake
-                .metrics
-                .accept_seconds
-                .observe(started.elapsed().as_secs_f64());
-            let body = AcceptedBody {
-                status: "accepted",
-                raw_id: key,
-            };
-            let mut response = (StatusCode::ACCEPTED, Json(body)).into_response();
-            response.extensions_mut().insert(Code("accepted"));
-            response
-        }
-        Err(refusal) => refusal.into_response(),
-    }
-}
-
-async fn accept(
-    shared: &Shared,
-    headers: &HeaderMap,
-    body: axum::body::Body,
-) -> Result<Accepted, Refusal> {
-    let refused = |refusal: Refusal| {
-        log(&refusal);
-        refusal
-    };
-    if shared.intake.outstanding.is_draining() {
-        body::linger(body);
-        return Err(Refusal::ShuttingDown);
-    }
-    if let Err(refusal) = check_type(headers) {
-        body::linger(body);
-        return Err(refused(refusal));
-    }
-    let payload = body::read(headers, body, shared.max_body_bytes, shared.read_timeout)
-        .await
-        .map_err(refused)?;
-    let record = shared.intake.take(payload).inspect_err(|refusal| {
-        if *refusal == Refusal::Full
-            && let Some(refused) = shared.full.happened()
-        {
-            tracing::warn!(
-                event = "too_many_outstanding",
-                refused,
-                limit = shared.intake.outstanding.max(),
-                "records are refused with 429: API_QUEUE_MAX_SIZE are unacknowledged"
-            );
-        }
-    })?;
-    match tokio::time::timeout(shared.answer_timeout, record).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(error)) => {
-            tracing::error!(
-                event = "record_task_failed",
-                "the task of a record failed: {error}"
-            );
-            Err(Refusal::Internal)
-        }
-        Err(_) => {
-            tracing::warn!(
-                event = "answer_overdue",
-                "a record was neither acknowledged nor refused within {:?}; its client is told so, \
-                 and its delivery goes on",
-                shared.answer_timeout
-            );
-            Err(Refusal::Unconfirmed)
-        }
-    }
-}
-
-/// Only uncompressed JSON; parameters (a charset) are not looked at, for JSON is
-/// UTF-8 whatever they say, and admission checks that.
-fn check_type(headers: &HeaderMap) -> Result<(), Refusal> {
-    let text = |value: &HeaderValue| {
-        String::from_utf8_lossy(value.as_bytes())
-            .chars()
-            .take(100)
-            .collect::<String>()
-    };
-    let found = headers.get(CONTENT_TYPE).map(text);
-    let essence = found
-        .as_deref()
-        .map(|found| found.split(';').next().unwrap_or_default().trim());
-    if !essence.is_some_and(|essence| essence.eq_ignore_ascii_case("application/json")) {
-        return Err(Refusal::MediaType {
-            found: essence.map(str::to_owned),
-        });
-    }
-    match headers.get(CONTENT_ENCODING).map(text) {
-        Some(found) if !found.trim().eq_ignore_ascii_case("identity") => {
-            Err(Refusal::ContentEncoding { found })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn log(refusal: &Refusal) {
-    let (event, message) = (refusal.code(), refusal.message());
-    if refusal.level() == Level::WARN {
-        tracing::warn!(event, "{message}");
-    } else {
-        tracing::debug!(event, "{message}");
-    }
-}
-
-/// Counts and logs each request, notices clients that hang up, and closes
-/// connections once the host drains.
-async fn observe(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+/// Takes up the trace of each request or begins one, counts and logs the answer, and
+/// closes connections once the host drains.
+async fn observe(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let metrics = &shared.intake.metrics;
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let started = Instant::now();
-    let mut hung_up = HangUp {
-        counter: &metrics.hang_ups,
-        answered: false,
-    };
+    let trace = trace(request.headers());
+    request.extensions_mut().insert(trace);
     let mut response = next.run(request).await;
-    hung_up.answered = true;
     let code = response
         .extensions()
         .get::<Code>()
         .map_or("ok", |code| code.0);
     metrics.answers.with_label_values(&[code]).inc();
+    let headers = response.headers_mut();
     if shared.intake.outstanding.is_draining() {
-        response
-            .headers_mut()
-            .insert(CONNECTION, HeaderValue::from_static("close"));
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Ok(trace) = HeaderValue::from_str(&trace.to_string()) {
+        headers.insert(TRACERESPONSE, trace);
     }
     tracing::debug!(
         event = "request_answered",
@@ -188,26 +97,21 @@ async fn observe(State(shared): State<Arc<Shared>>, request: Request, next: Next
         path,
         status = response.status().as_u16(),
         code,
+        trace_id = trace.trace_id(),
+        span_id = trace.span_id(),
         elapsed_ms = started.elapsed().as_secs_f64() * 1000.0,
         "{method} {path}"
     );
     response
 }
 
-/// A request that is dropped before it is answered was given up by its client.
-struct HangUp<'a> {
-    counter: &'a prometheus::IntCounter,
-    answered: bool,
-}
-
-impl Drop for HangUp<'_> {
-    fn drop(&mut self) {
-        if !self.answered {
-            self.counter.inc();
-            tracing::debug!(
-                event = "client_hung_up",
-                "a client hung up before its answer"
-            );
-        }
-    }
+/// The client's trace, or a new one, in a span of this host. More than one header is
+/// none, by the specification.
+fn trace(headers: &HeaderMap) -> TraceContext {
+    let mut all = headers.get_all(TRACEPARENT).iter();
+    let sent = match (all.next(), all.next()) {
+        (Some(one), None) => one.to_str().ok().and_then(TraceContext::parse),
+        _ => None,
+    };
+    sent.map_or_else(TraceContext::begin, TraceContext::child)
 }

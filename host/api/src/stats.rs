@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::auth::Tokens;
 use crate::metrics::ApiMetrics;
 use crate::ports::NormalizerInfo;
 use crate::routes::Shared;
@@ -42,6 +43,9 @@ struct StatsBody {
     answers: BTreeMap<String, u64>,
     payload_bytes: u64,
     hang_ups: u64,
+    connections: i64,
+    /// Vendors' tokens that count; null where anyone may post.
+    tokens: Option<usize>,
     /// What `/internal/stats` of the worker says; null if it does not answer.
     worker: Option<Value>,
 }
@@ -50,6 +54,8 @@ struct StatsBody {
 struct OutstandingBody {
     records: usize,
     limit: usize,
+    bytes: usize,
+    bytes_limit: usize,
 }
 
 impl Stats {
@@ -90,7 +96,9 @@ impl Stats {
     }
 }
 
-/// `GET /stats`.
+/// What this host counted, and what the worker says of itself.
+#[utoipa::path(get, path = "/stats", tag = "operators",
+    responses((status = 200, description = "Counters since the start", body = Object)))]
 pub(crate) async fn get_stats(State(shared): State<Arc<Shared>>) -> Json<impl Serialize> {
     let worker = shared.stats.of_worker().await;
     let intake = &shared.intake;
@@ -103,13 +111,17 @@ pub(crate) async fn get_stats(State(shared): State<Arc<Shared>>) -> Json<impl Se
         normalizer: intake.admit.describe(),
         activation: intake.admit.activation(),
         outstanding: OutstandingBody {
-            records: intake.outstanding.count(),
-            limit: intake.outstanding.max(),
+            records: intake.outstanding.records(),
+            limit: intake.outstanding.bounds().records,
+            bytes: intake.outstanding.bytes(),
+            bytes_limit: intake.outstanding.bounds().bytes,
         },
         records: by_label(&metrics.records),
         answers: by_label(&metrics.answers),
         payload_bytes: metrics.payload_bytes.get(),
         hang_ups: metrics.hang_ups.get(),
+        connections: metrics.connections.get(),
+        tokens: shared.tokens.as_ref().map(Tokens::count),
         worker,
     })
 }

@@ -13,6 +13,7 @@
 //! Kafka, ClickHouse or normalizers.
 #![deny(missing_docs)]
 
+pub mod followed;
 pub mod health;
 pub mod http;
 pub mod logs;

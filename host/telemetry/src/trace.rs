@@ -105,13 +105,12 @@ fn random_span() -> [u8; 8] {
 
 fn hex(bytes: &[u8]) -> String {
     use fmt::Write as _;
-    bytes.iter().fold(
-        String::with_capacity(bytes.len() * 2),
-        |mut text, byte| {
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
-        },
-    )
+        })
 }
 
 /// Lower-case digits only, as the specification has it.

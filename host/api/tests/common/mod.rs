@@ -19,6 +19,7 @@ use cdr_api::{ApiArgs, ApiError, ApiHost};
 use cdr_telemetry::health::Health;
 use cdr_telemetry::metrics::Metrics;
 use cdr_telemetry::shutdown::Shutdown;
+use cdr_telemetry::trace::TraceContext;
 use clap::Parser;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -143,6 +144,7 @@ impl Admit for FakeAdmit {
 pub struct FakePublish {
     pub gate: Gate,
     pub sent: Mutex<Vec<(Vec<u8>, Bytes)>>,
+    pub traces: Mutex<Vec<TraceContext>>,
 }
 
 impl FakePublish {
@@ -150,6 +152,7 @@ impl FakePublish {
         FakePublish {
             gate: Gate::new(),
             sent: Mutex::default(),
+            traces: Mutex::default(),
         }
     }
 
@@ -163,12 +166,14 @@ impl Publish for FakePublish {
         &self,
         key: Vec<u8>,
         payload: Bytes,
+        trace: TraceContext,
     ) -> BoxFuture<'static, Result<Delivery, PublishFailure>> {
         let word = payload
             .split(|byte| *byte == b' ')
             .next()
             .unwrap_or_default()
             .to_vec();
+        self.traces.lock().expect("not poisoned").push(trace);
         let offset = {
             let mut sent = self.sent.lock().expect("not poisoned");
             sent.push((key, payload));

@@ -82,7 +82,7 @@ pub struct ApiArgs {
           value_parser = clap::value_parser!(u32).range(1024..=1 << 20))]
     pub api_max_head_bytes: u32,
     /// Connections at a time; one more is answered 503 and closed
-    #[arg(long, env = "API_MAX_CONNECTIONS", default_value_t = 20_000,
+    #[arg(long, env = "API_MAX_CONNECTIONS", default_value_t = 16_384,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub api_max_connections: u32,
     /// Requests at a time on one HTTP/2 connection

@@ -40,6 +40,34 @@ async fn loaded(
     }
 }
 
+/// Files that the process opens beside connections: Kafka, logs, the normalizer.
+const OTHER_FILES: u64 = 256;
+
+/// Raises the limit of open files to what the system lets this process have, since the
+/// usual soft limit of 1024 is far below what connections need.
+fn allow_connections(connections: u32) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let now = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let needed = u64::from(connections) + OTHER_FILES;
+    if now.is_some_and(|now| now < needed) {
+        tracing::warn!(
+            event = "open_files_below_connections",
+            limit = now,
+            needed,
+            "this process may open fewer files than API_MAX_CONNECTIONS needs: raise the hard limit \
+             (`ulimit -Hn`, LimitNOFILE) or lower the setting"
+        );
+    }
+}
+
 /// Settings of `cdr api`.
 #[derive(Debug, clap::Args)]
 pub struct ApiCommand {
@@ -61,6 +89,7 @@ impl ApiCommand {
         let Some((live, follower)) = loaded(&self.normalizer, false, &shutdown).await? else {
             return Ok(());
         };
+        allow_connections(self.api.api_max_connections);
         let metrics = Metrics::new("api");
         cdr_api::normalizer::show(live.clone(), &metrics)?;
         if let Some(follower) = follower {
@@ -75,6 +104,9 @@ impl ApiCommand {
                 max_queued_records: PublisherConfig::default()
                     .max_queued_records
                     .max(self.api.api_queue_max_size),
+                max_queued_bytes: PublisherConfig::default()
+                    .max_queued_bytes
+                    .max(self.api.api_queue_max_bytes.saturating_mul(2)),
                 // The topic says what it takes, not this client.
                 max_message_bytes: u32::try_from(self.api.api_max_body_bytes)
                     .unwrap_or(u32::MAX)

@@ -9,6 +9,7 @@ mod hosts;
 mod http_client;
 mod plugin;
 mod provision;
+mod token;
 
 #[cfg(feature = "embedded")]
 mod demo;
@@ -58,6 +59,9 @@ enum Command {
     /// Looks at normalizers and tries them
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
+    /// Tokens that let vendors post
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Parts of `cdr up`, as processes of their own
     #[cfg(feature = "embedded")]
     #[command(subcommand, hide = true)]
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "embedded")]
         Command::Demo(command) => hosts::in_runtime(command.run()),
         Command::Plugin(command) => hosts::in_runtime(command.run()),
+        Command::Token(command) => command.run(),
         // These bring runtimes, or none, of their own.
         #[cfg(feature = "embedded")]
         Command::Embedded(command) => command.run(),

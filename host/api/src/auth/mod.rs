@@ -82,6 +82,14 @@ type Vendors = HashMap<TokenDigest, Arc<Vendor>>;
 #[derive(Clone)]
 pub(crate) struct Tokens(Followed<Arc<Vendors>>);
 
+/// The lines of a file of tokens.
+///
+/// # Errors
+/// A line is wrong, and which.
+pub fn lines(text: &str) -> Result<Vec<Line>, FileError> {
+    file::parse(text)
+}
+
 /// What a file of tokens can be refused for.
 #[derive(Debug, thiserror::Error)]
 pub enum TokensError {

@@ -210,6 +210,7 @@ struct Cli {
 /// A host and what is behind it.
 pub struct Host<P = FakePublish> {
     pub addr: SocketAddr,
+    pub ops_addr: Option<SocketAddr>,
     pub admit: Arc<FakeAdmit>,
     pub publish: Arc<P>,
     pub metrics: Metrics,
@@ -254,6 +255,7 @@ pub async fn serve<P: Publish>(flags: &[&str], admit: Arc<FakeAdmit>, publish: A
     let running = host.start(shutdown.clone()).await.expect("bound");
     Host {
         addr: running.local_addr(),
+        ops_addr: running.ops_addr(),
         admit,
         publish,
         metrics,
@@ -277,6 +279,18 @@ pub struct Answer {
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The results of an NDJSON answer, one a line.
+    pub fn results(&self) -> Vec<Value> {
+        assert_eq!(self.header("content-type"), Some("application/x-ndjson"));
+        match &self.body {
+            Value::String(text) => text
+                .lines()
+                .map(|line| serde_json::from_str(line).expect("JSON"))
+                .collect(),
+            one => vec![one.clone()],
+        }
     }
 
     /// Checks the one shape of errors, and gives its code.
@@ -329,6 +343,13 @@ impl<P> Host<P> {
         self.send(self.record(payload)).await
     }
 
+    /// Many records, as NDJSON.
+    pub fn lines(&self, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
+        self.request("POST", "/v1/cdrs")
+            .header("content-type", "application/x-ndjson")
+            .body(body)
+    }
+
     /// A post in a task of its own.
     pub fn post_aside(&self, payload: &str) -> tokio::task::JoinHandle<Answer> {
         let request = self.record(payload);
@@ -374,6 +395,31 @@ pub async fn until(condition: impl Fn() -> bool) {
     })
     .await
     .expect("what was waited for did not come");
+}
+
+/// One answer of a connection that stays: status and the whole text.
+pub async fn next_answer(stream: &mut TcpStream) -> (u16, String) {
+    let mut text = Vec::new();
+    let length = |head: &str| {
+        head.lines()
+            .find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok())
+            .unwrap_or(0)
+    };
+    loop {
+        let byte = stream.read_u8().await.expect("a head");
+        text.push(byte);
+        if text.ends_with(b"\r\n\r\n") {
+            break;
+        }
+    }
+    let head = String::from_utf8(text).expect("text");
+    let mut body = vec![0; length(&head)];
+    stream.read_exact(&mut body).await.expect("a body");
+    let status = head.split(' ').nth(1).and_then(|s| s.parse().ok());
+    (
+        status.expect("a status"),
+        head + &String::from_utf8_lossy(&body),
+    )
 }
 
 /// Writes `request` and reads to the end of the connection: status and text.

@@ -52,7 +52,7 @@ impl Default for ServeOptions {
             head_timeout: Duration::from_secs(60),
             write_timeout: Duration::from_secs(10),
             max_head_bytes: 16 << 10,
-            max_connections: 20_000,
+            max_connections: 16_384,
             max_streams: 128,
             grace: Duration::from_secs(10),
             port_file: None,

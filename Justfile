@@ -57,6 +57,20 @@ swaps SECONDS="60" *ARGS: build
     host/kafka/apache-kafka/apache-kafka.sh fetch
     ./target/debug/cdr-swaps --seconds {{SECONDS}} {{ARGS}}
 
+# Half as much again as the API can take, by the clock: answers, memory, and every 202 on the topic; needs what test-kafka needs.
+load SECONDS="60" *ARGS: build
+    host/kafka/apache-kafka/apache-kafka.sh fetch
+    ./target/debug/cdr-load --seconds {{SECONDS}} {{ARGS}}
+
+# A running API against its own /openapi.json: schemathesis, from PyPI (needs Python 3.10).
+openapi *ARGS: build
+    ./target/debug/cdr embedded fetch
+    verify/schemathesis/run.sh {{ARGS}}
+
+# Admission against normalizing, native and in the sandbox: cargo-fuzz, so many runs a target (needs a nightly toolchain).
+fuzz RUNS="200000": plugin-build
+    verify/fuzz/run.sh {{RUNS}}
+
 # The normalizers as WebAssembly components: target/plugins/cdr-normalizer.wasm and freeswitch-json-cdr.wasm
 plugin-build: setup
     @echo "==> building the normalizer (wasm32-wasip2)"

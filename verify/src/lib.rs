@@ -12,7 +12,8 @@
 //!
 //! Nothing in here knows how a host works inside; the judge asks ClickHouse and Kafka
 //! themselves. `cdr-chaos` is a run of such rounds; `cdr-swaps` is one long round in
-//! which nothing breaks, but the normalizer changes every second.
+//! which nothing breaks, but the normalizer changes every second; `cdr-load` asks more
+//! of one API than it can give.
 
 #![deny(missing_docs)]
 
@@ -23,6 +24,7 @@ pub mod evidence;
 pub mod http_client;
 pub mod journal;
 pub mod judge;
+pub mod load;
 pub mod parts;
 pub mod plan;
 pub mod proxy;

@@ -116,6 +116,8 @@ pub(crate) async fn many(
     if batch.records == 0 {
         return Err(Refusal::NoRecords);
     }
+    // What decoding and cutting held is free while the last records are settled.
+    drop((reading, lines));
     Ok(batch.answer().await)
 }
 

@@ -147,8 +147,7 @@ async fn heads_that_trickle_and_connections_that_idle_are_closed() {
     }
     let (mut read, mut write) = host.connect().await.into_split();
     let trickle = tokio::spawn(async move {
-        let mut head = HEAD.bytes().cycle();
-        while let Some(byte) = head.next() {
+        for byte in HEAD.bytes().cycle() {
             if write.write_all(&[byte]).await.is_err() {
                 return;
             }

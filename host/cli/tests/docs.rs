@@ -33,12 +33,14 @@ fn every_link_to_a_file_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for document in [
         "README.md",
+        "docs/api.md",
         "docs/delivery.md",
         "docs/freeswitch.md",
         "docs/normalizers.md",
         "docs/plugin-authors.md",
         "docs/plugin-other-languages.md",
         "docs/running.md",
+        "docs/vendors.md",
         "plugins/examples/python/README.md",
     ] {
         let path = root.join(document);

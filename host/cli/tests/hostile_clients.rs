@@ -1,6 +1,6 @@
 //! What clients can do to a whole API process: ten thousand of them that say
-//! nothing, bombs, a broker that goes away under load, a SIGTERM under load. Single
-//! clients are in `host/api/tests/connections.rs`.
+//! nothing, bombs, a SIGTERM under load. Single clients are in
+//! `host/api/tests/connections.rs`, a broker that goes away in `apache_kafka_away.rs`.
 
 mod common;
 
@@ -180,54 +180,6 @@ async fn post(client: &HttpClient, api: &str, sample: &Sample) -> Option<u16> {
         .await
         .ok()
         .map(|(status, _)| status.as_u16())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_broker_that_is_away_is_503_in_time_and_found_again_without_a_restart() {
-    let mut bed = Bed::start().await;
-    let api = bed.api(&[
-        ("KAFKA_DELIVERY_TIMEOUT_SECONDS", "2"),
-        ("API_QUEUE_MAX_SIZE", "200"),
-    ]);
-    let (samples, _) = goods(0, 100);
-    assert_eq!(post_all(&api.url, &samples).await, 100);
-    bed.kill_broker().await;
-    let before = memory(&api, "VmRSS");
-    let client = HttpClient::new();
-    let (samples, _) = goods(100, 3100);
-    let mut counts = std::collections::BTreeMap::<u16, u64>::new();
-    let mut answers = futures::stream::iter(samples.iter().map(|sample| {
-        let (client, url) = (&client, &api.url);
-        async move {
-            let asked = Instant::now();
-            let status = post(client, url, sample).await.expect("an answer");
-            (status, asked.elapsed())
-        }
-    }))
-    .buffer_unordered(400);
-    while let Some((status, took)) = answers.next().await {
-        *counts.entry(status).or_default() += 1;
-        // The deadline and the host's margin; a hundred seconds more for this machine.
-        assert!(took < Duration::from_secs(107), "{took:?}");
-    }
-    drop(answers);
-    assert!(counts[&503] > 0 && counts[&429] > 0, "{counts:?}");
-    assert_eq!(counts.keys().copied().collect::<Vec<_>>(), [429, 503]);
-    let after = memory(&api, "VmRSS");
-    assert!(
-        after.saturating_sub(before) < 64 * MIB,
-        "{before} → {after}"
-    );
-    until_metric(&api, "cdr_api_outstanding_records", |held| held == 0.0).await;
-    let (ready, _) = client.get(&format!("{}/readyz", api.url)).await.unwrap();
-    assert_eq!(ready.as_u16(), 200, "an outage is no gate");
-
-    bed.start_broker().await;
-    let started = Instant::now();
-    while post(&client, &api.url, &samples[0]).await != Some(202) {
-        assert!(started.elapsed() < PATIENCE, "not found again");
-    }
-    api.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]

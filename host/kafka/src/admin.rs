@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use rdkafka::admin::AdminClient;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
-use rdkafka::message::{Headers, Message};
+use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::config::{ConfigError, KafkaConfig};
+use crate::message_headers;
 use crate::reachability::{PlainContext, Reachability};
 use crate::topics::FoundTopic;
 
@@ -244,7 +245,7 @@ pub struct TopicRecord {
     pub payload: Option<Vec<u8>>,
     /// Its Kafka timestamp, ms since the Unix epoch.
     pub timestamp_ms: Option<i64>,
-    /// Its headers; values that are not UTF-8 are replaced where they are not.
+    /// Its headers; what is not UTF-8 in them is replaced.
     pub headers: Vec<(String, String)>,
 }
 
@@ -349,26 +350,14 @@ fn read_all(
     Ok(records)
 }
 
-fn topic_record(message: &impl Message) -> TopicRecord {
-    let headers = message.headers().map(|headers| {
-        headers
-            .iter()
-            .map(|header| {
-                let value = header.value.unwrap_or_default();
-                (
-                    header.key.to_owned(),
-                    String::from_utf8_lossy(value).into_owned(),
-                )
-            })
-            .collect()
-    });
+fn topic_record(message: &BorrowedMessage<'_>) -> TopicRecord {
     TopicRecord {
         partition: message.partition(),
         offset: message.offset(),
         key: message.key().map(<[u8]>::to_vec),
         payload: message.payload().map(<[u8]>::to_vec),
         timestamp_ms: message.timestamp().to_millis(),
-        headers: headers.unwrap_or_default(),
+        headers: message_headers::lossy(message),
     }
 }
 

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use cdr_telemetry::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{ConfigError, KafkaConfig};
@@ -147,6 +148,9 @@ pub struct Record {
     pub received_at_ms: i64,
     /// How often it was replayed (header `cdr-replay-count`).
     pub replay_count: u32,
+    /// The trace that it belongs to (header `traceparent`), at the span of who put
+    /// it onto the topic; none where the header is missing or not well-formed.
+    pub trace: Option<TraceContext>,
 }
 
 impl Record {

@@ -28,6 +28,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use cdr_telemetry::trace::TraceContext;
 use time::format_description::FormatItem;
 use time::macros::format_description;
 
@@ -135,6 +136,8 @@ pub struct DeadLetter<'a> {
     pub normalizer: Option<Judge<'a>>,
     /// How often it was replayed before.
     pub replay_count: u32,
+    /// The worker's span in the trace of the record; none if it has no trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// A message for the dead-letter topic.
@@ -203,6 +206,9 @@ impl DeadLetter<'_> {
             all.push((headers::NORMALIZER, judge.name.to_owned()));
             all.push((headers::NORMALIZER_VERSION, judge.version.to_owned()));
             all.push((headers::NORMALIZER_DIGEST, judge.digest.to_owned()));
+        }
+        if let Some(trace) = self.trace {
+            all.push((headers::TRACEPARENT, trace.to_string()));
         }
         if let Some(encoding) = encoding {
             all.push((headers::PAYLOAD_ENCODING, encoding.to_owned()));

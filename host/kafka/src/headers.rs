@@ -18,6 +18,7 @@
 //! | `cdr-payload-sha256` | cut dead letters | sha256 of the whole payload, hexadecimal |
 //! | `cdr-spool-file` | cut dead letters | name of the file with the whole dead letter, in `WORKER_SPOOL_DIR` of the worker that says so |
 //! | `cdr-key-truncated` | cut dead letters | length of the whole key in bytes, where the key is cut too |
+//! | `traceparent` | raw records, dead letters, replays | the W3C trace context: on a raw record the span of who put it there, on a dead letter the span of the worker in the same trace; absent on a dead letter whose record had none |
 
 /// See the module's table.
 pub const SOURCE_TOPIC: &str = "cdr-source-topic";
@@ -58,8 +59,11 @@ pub const SPOOL_FILE: &str = "cdr-spool-file";
 /// See the module's table.
 pub const KEY_TRUNCATED: &str = "cdr-key-truncated";
 
+/// See the module's table.
+pub const TRACEPARENT: &str = cdr_telemetry::trace::TRACEPARENT;
+
 /// All of them.
-const ALL: [&str; 15] = [
+const ALL: [&str; 16] = [
     SOURCE_TOPIC,
     SOURCE_PARTITION,
     SOURCE_OFFSET,
@@ -75,6 +79,7 @@ const ALL: [&str; 15] = [
     PAYLOAD_SHA256,
     SPOOL_FILE,
     KEY_TRUNCATED,
+    TRACEPARENT,
 ];
 
 /// The header of this name, if it is one of the table.

@@ -36,6 +36,7 @@ pub mod headers;
 mod lag;
 pub mod ledger;
 pub mod losses;
+mod message_headers;
 mod poll;
 pub mod producer;
 pub mod reachability;

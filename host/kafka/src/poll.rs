@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::message::{BorrowedMessage, Message};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -24,7 +24,7 @@ use crate::config::KafkaConfig;
 use crate::consumer::{Command, Record, Shared};
 use crate::context::{Notice, RawContext};
 use crate::failure::{ConsumerError, ConsumerEvent, ConsumerFailure};
-use crate::headers;
+use crate::message_headers::RecordHeaders;
 
 use commits::Outstanding;
 pub use leaving::REVOKE_COMMIT_GRACE;
@@ -331,11 +331,7 @@ fn take(shared: &Shared, message: &BorrowedMessage<'_>) -> Option<Record> {
     if jumped {
         shared.bell.ring();
     }
-    let number = |name: &str| -> Option<i64> {
-        let headers = message.headers()?;
-        let header = headers.iter().find(|header| header.key == name)?;
-        std::str::from_utf8(header.value?).ok()?.trim().parse().ok()
-    };
+    let headers = RecordHeaders::read(message);
     let timestamp_ms = message.timestamp().to_millis();
     Some(Record {
         id,
@@ -344,9 +340,8 @@ fn take(shared: &Shared, message: &BorrowedMessage<'_>) -> Option<Record> {
         timestamp_ms,
         // 0 for a record without any time: it is out of range for every rule
         // about times, and the same at every replay.
-        received_at_ms: number(headers::RECEIVED_AT).or(timestamp_ms).unwrap_or(0),
-        replay_count: number(headers::REPLAY_COUNT)
-            .and_then(|count| u32::try_from(count).ok())
-            .unwrap_or(0),
+        received_at_ms: headers.received_at_ms.or(timestamp_ms).unwrap_or(0),
+        replay_count: headers.replay_count.unwrap_or(0),
+        trace: headers.trace,
     })
 }

@@ -2,7 +2,10 @@
 
 use cdr_kafka::dead_letter::{DeadLetter, DeadLetterMessage, Envelope, FailureReason, Judge};
 use cdr_kafka::headers;
+use cdr_telemetry::trace::TraceContext;
 use proptest::prelude::*;
+
+const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn letter(payload: Option<&[u8]>) -> DeadLetter<'_> {
     DeadLetter {
@@ -24,6 +27,7 @@ fn letter(payload: Option<&[u8]>) -> DeadLetter<'_> {
             digest: "abc",
         }),
         replay_count: 3,
+        trace: TraceContext::parse(TRACEPARENT),
     }
 }
 
@@ -71,10 +75,21 @@ fn where_it_came_from_and_who_judged_it_are_headers() {
         ("cdr-normalizer-digest", "abc"),
         ("cdr-detail", "12 is neither seconds nor milliseconds"),
         ("cdr-replay-count", "3"),
+        ("traceparent", TRACEPARENT),
     ] {
         assert_eq!(header(&message, name), Some(value), "{name}");
     }
     assert_eq!(header(&message, headers::PAYLOAD_ENCODING), None);
+}
+
+#[test]
+fn without_a_trace_there_is_no_header_of_one() {
+    let message = DeadLetter {
+        trace: None,
+        ..letter(Some(b"{}"))
+    }
+    .encode();
+    assert_eq!(header(&message, headers::TRACEPARENT), None);
 }
 
 #[test]

@@ -4,7 +4,10 @@ use cdr_kafka::dead_letter::{
     DeadLetter, DeadLetterMessage, Envelope, FailureReason, SpooledDeadLetter,
 };
 use cdr_kafka::headers;
+use cdr_telemetry::trace::TraceContext;
 use proptest::prelude::*;
+
+const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn letter<'a>(key: Option<&'a [u8]>, payload: Option<&'a [u8]>) -> DeadLetter<'a> {
     DeadLetter {
@@ -22,6 +25,7 @@ fn letter<'a>(key: Option<&'a [u8]>, payload: Option<&'a [u8]>) -> DeadLetter<'a
         received_at_ms: 1_699_999_999_999,
         normalizer: None,
         replay_count: 0,
+        trace: TraceContext::parse(TRACEPARENT),
     }
 }
 
@@ -53,6 +57,7 @@ fn a_cut_dead_letter_says_what_it_lacks_and_where_it_is() {
     assert_eq!(header(&message, headers::PAYLOAD_SHA256).unwrap().len(), 64);
     assert_eq!(header(&message, headers::SPOOL_FILE), Some("file.json"));
     assert_eq!(header(&message, headers::KEY_TRUNCATED), None);
+    assert_eq!(header(&message, headers::TRACEPARENT), Some(TRACEPARENT));
     assert_eq!(envelope.failure_reason, "malformed_json");
 }
 
@@ -112,6 +117,7 @@ proptest! {
         let spooled = SpooledDeadLetter::new("cdr.raw.dlq", message.clone());
         let read = SpooledDeadLetter::decode(&spooled.encode().unwrap()).unwrap();
         prop_assert_eq!(&read, &spooled);
+        prop_assert_eq!(header(&read.message, headers::TRACEPARENT), Some(TRACEPARENT));
         prop_assert_eq!(decode(&read.message).original_payload, payload);
     }
 

@@ -115,6 +115,7 @@ mod tests {
                 timestamp_ms: None,
                 received_at_ms: 0,
                 replay_count: 0,
+                trace: None,
             },
             since: Instant::now(),
         }

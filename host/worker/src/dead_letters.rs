@@ -9,6 +9,7 @@
 //! ```
 
 use crate::error::WorkerError;
+use crate::log_ids::LogIds;
 use crate::spool::Spool;
 use crate::stats::Stats;
 use cdr_kafka::consumer::Record;
@@ -16,6 +17,7 @@ use cdr_kafka::dead_letter::{DeadLetter, DeadLetterMessage, FailureReason, Judge
 use cdr_kafka::ledger::Outcome;
 use cdr_kafka::{PublishError, Publisher, RawConsumer};
 use cdr_plugin_host::Provenance;
+use cdr_telemetry::trace::TraceContext;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -40,6 +42,35 @@ pub struct Verdict {
     pub field: Option<String>,
     /// A sentence.
     pub detail: String,
+}
+
+/// A record that is to be dead-lettered.
+#[derive(Debug, Clone)]
+pub struct Rejected {
+    /// The record.
+    pub record: Record,
+    /// Why.
+    pub verdict: Verdict,
+    /// This worker's span in the record's trace: the same in every log line about
+    /// the record and in its dead letter.
+    span: Option<TraceContext>,
+}
+
+impl Rejected {
+    /// Begins this worker's span, if the record belongs to a trace.
+    pub fn new(record: Record, verdict: Verdict) -> Self {
+        let span = record.trace.map(TraceContext::child);
+        Self {
+            record,
+            verdict,
+            span,
+        }
+    }
+
+    /// What log lines call it.
+    pub(crate) fn log_ids(&self) -> LogIds {
+        LogIds::new(&self.record, self.span)
+    }
 }
 
 /// Where dead letters go.
@@ -85,14 +116,14 @@ impl DeadLetters {
     /// again, never lost.
     pub async fn send(
         &self,
-        records: Vec<(Record, Verdict)>,
+        records: Vec<Rejected>,
         judge: &Provenance,
     ) -> Result<(), WorkerError> {
         stream::iter(records)
-            .map(|(record, verdict)| {
+            .map(|rejected| {
                 let inner = Arc::clone(&self.inner);
                 let judge = judge.clone();
-                async move { inner.send(&record, &verdict, &judge).await }
+                async move { inner.send(&rejected, &judge).await }
             })
             .buffer_unordered(UNDER_WAY)
             .try_collect()
@@ -101,28 +132,26 @@ impl DeadLetters {
 }
 
 impl Inner {
-    async fn send(
-        &self,
-        record: &Record,
-        verdict: &Verdict,
-        judge: &Provenance,
-    ) -> Result<(), WorkerError> {
+    async fn send(&self, rejected: &Rejected, judge: &Provenance) -> Result<(), WorkerError> {
+        let Rejected {
+            record, verdict, ..
+        } = rejected;
         if !self.consumer.is_current(record.id) {
             return Ok(());
         }
-        let letter = self.letter(record, verdict, judge);
+        let letter = self.letter(rejected, judge);
+        let ids = rejected.log_ids();
         match self.publish(&letter.encode()).await {
-            Err(PublishError::TooLarge { .. }) => self.send_cut(&letter).await?,
+            Err(PublishError::TooLarge { .. }) => self.send_cut(&letter, &ids).await?,
             delivered => delivered.map_err(|cause| self.undelivered(cause))?,
         }
         self.consumer.settle([record.id], Outcome::DeadLettered);
         self.stats.dead_lettered(verdict.reason);
         tracing::warn!(
             event = "record_dead_lettered",
-            raw_id = record
-                .key
-                .as_deref()
-                .map(|key| String::from_utf8_lossy(key).into_owned()),
+            raw_id = ids.raw_id,
+            trace_id = ids.trace_id,
+            span_id = ids.span_id,
             reason = verdict.reason.as_str(),
             field = verdict.field.as_deref(),
             detail = verdict.detail,
@@ -135,7 +164,7 @@ impl Inner {
     }
 
     /// The whole to a file first, then what the topic takes of it.
-    async fn send_cut(&self, letter: &DeadLetter<'_>) -> Result<(), WorkerError> {
+    async fn send_cut(&self, letter: &DeadLetter<'_>, ids: &LogIds) -> Result<(), WorkerError> {
         let file = self
             .spool
             .keep(letter, &self.topic)
@@ -155,6 +184,9 @@ impl Inner {
                     self.stats.oversized();
                     tracing::error!(
                         event = "dead_letter_oversized",
+                        raw_id = ids.raw_id,
+                        trace_id = ids.trace_id,
+                        span_id = ids.span_id,
                         topic = self.topic,
                         partition = letter.source_partition,
                         offset = letter.source_offset,
@@ -206,12 +238,12 @@ impl Inner {
         }
     }
 
-    fn letter<'a>(
-        &'a self,
-        record: &'a Record,
-        verdict: &'a Verdict,
-        judge: &'a Provenance,
-    ) -> DeadLetter<'a> {
+    fn letter<'a>(&'a self, rejected: &'a Rejected, judge: &'a Provenance) -> DeadLetter<'a> {
+        let Rejected {
+            record,
+            verdict,
+            span,
+        } = rejected;
         DeadLetter {
             key: record.key.as_deref(),
             payload: record.payload.as_deref(),
@@ -231,6 +263,7 @@ impl Inner {
                 digest: &judge.digest,
             }),
             replay_count: record.replay_count,
+            trace: *span,
         }
     }
 }
@@ -245,162 +278,4 @@ pub fn now_ms() -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    //! On librdkafka's mock broker: a queue that is full, and a topic that
-    //! refuses, can't be had from a real one at will.
-
-    use super::*;
-    use cdr_kafka::consumer::{ConsumerConfig, Started};
-    use cdr_kafka::dead_letter::{Envelope, SpooledDeadLetter};
-    use cdr_kafka::headers;
-    use cdr_kafka::{KafkaConfig, PublisherConfig};
-    use rdkafka::mocking::MockCluster;
-    use rdkafka::producer::DefaultProducerContext;
-    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
-
-    const PATIENCE: Duration = Duration::from_secs(60);
-    const RAW: &str = "cdr.raw";
-    const DLQ: &str = "cdr.raw.dlq";
-
-    struct Bed {
-        mock: MockCluster<'static, DefaultProducerContext>,
-        letters: DeadLetters,
-        consumer: Arc<RawConsumer>,
-        records: Vec<(Record, Verdict)>,
-        spool: tempfile::TempDir,
-    }
-
-    fn judge() -> Provenance {
-        Provenance {
-            name: "cdr-normalizer".to_owned(),
-            version: "1.0.0".to_owned(),
-            digest: "ab".repeat(32),
-            file_digest: String::new(),
-            settings_digest: String::new(),
-        }
-    }
-
-    /// So many records, consumed and judged, and a producer with room for so
-    /// many dead letters.
-    async fn bed(count: usize, room: u32) -> Bed {
-        let mock = MockCluster::new(1).unwrap();
-        mock.create_topic(RAW, 1, 1).unwrap();
-        mock.create_topic(DLQ, 1, 1).unwrap();
-        let kafka = KafkaConfig::plaintext(mock.bootstrap_servers());
-        let raw = Publisher::new(&kafka, PublisherConfig::default()).unwrap();
-        for delivery in (0..count)
-            .map(|i| raw.publish(RAW, None, Some(format!("{{bad {i}").as_bytes()), &[]))
-            .collect::<Vec<_>>()
-        {
-            delivery.await.unwrap();
-        }
-        let Started {
-            consumer,
-            records: mut taken,
-            ..
-        } = RawConsumer::start(&kafka, ConsumerConfig::new(RAW, "g")).unwrap();
-        let consumer = Arc::new(consumer);
-        let mut records = Vec::new();
-        while records.len() < count {
-            let record = tokio::time::timeout(PATIENCE, taken.recv()).await;
-            let verdict = Verdict {
-                reason: FailureReason::MalformedJson,
-                field: None,
-                detail: "not JSON".to_owned(),
-            };
-            records.push((record.unwrap().unwrap(), verdict));
-        }
-        let spool = tempfile::tempdir().unwrap();
-        let delivery_timeout = Duration::from_secs(5);
-        let publisher = PublisherConfig {
-            delivery_timeout,
-            max_queued_records: room,
-            ..PublisherConfig::default()
-        };
-        let letters = DeadLetters::from(Inner {
-            publisher: Publisher::new(&kafka, publisher).unwrap(),
-            consumer: Arc::clone(&consumer),
-            stats: Arc::new(Stats::new(&prometheus::Registry::new()).unwrap()),
-            source_topic: RAW.to_owned(),
-            topic: DLQ.to_owned(),
-            instance: "worker-1".to_owned(),
-            delivery_timeout,
-            spool: Spool::open(spool.path()).unwrap(),
-        });
-        Bed {
-            spool,
-            mock,
-            letters,
-            consumer,
-            records,
-        }
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn more_dead_letters_than_the_queue_holds_wait_for_room() {
-        let bed = bed(500, 3).await;
-        bed.letters.send(bed.records, &judge()).await.unwrap();
-        let totals = bed.consumer.status().totals;
-        assert_eq!((totals.dead_lettered, totals.in_flight), (500, 0));
-        let kafka = KafkaConfig::plaintext(bed.mock.bootstrap_servers());
-        let topic = cdr_kafka::admin::read_topic(&kafka, DLQ, PATIENCE).await;
-        assert_eq!(topic.unwrap().len(), 500);
-    }
-
-    /// arroyo dlq, PostHog#102639: both layers of a delivery are looked at, and
-    /// what was not acknowledged is not settled.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_dead_letter_that_is_refused_settles_nothing_and_names_its_topic() {
-        let bed = bed(1, 100).await;
-        bed.mock.request_errors(
-            RDKafkaApiKey::Produce,
-            &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED; 10],
-        );
-        let error = bed.letters.send(bed.records, &judge()).await.unwrap_err();
-        assert!(matches!(error, WorkerError::DeadLetter { .. }));
-        let text = error.to_string();
-        assert!(text.contains("was not delivered to cdr.raw.dlq"), "{text}");
-        assert!(text.contains("without advancing anything"), "{text}");
-        let totals = bed.consumer.status().totals;
-        assert_eq!((totals.dead_lettered, totals.in_flight), (0, 1));
-    }
-
-    fn refuse_as_too_large(bed: &Bed, times: usize) {
-        let refusal = RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
-        bed.mock
-            .request_errors(RDKafkaApiKey::Produce, &vec![refusal; times]);
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_dead_letter_that_is_too_large_is_cut_there_and_whole_in_a_file() {
-        let bed = bed(1, 100).await;
-        // The whole, and the first of the cut ones.
-        refuse_as_too_large(&bed, 2);
-        bed.letters.send(bed.records, &judge()).await.unwrap();
-        let totals = bed.consumer.status().totals;
-        assert_eq!((totals.dead_lettered, totals.in_flight), (1, 0));
-        let kafka = KafkaConfig::plaintext(bed.mock.bootstrap_servers());
-        let topic = cdr_kafka::admin::read_topic(&kafka, DLQ, PATIENCE)
-            .await
-            .unwrap();
-        assert_eq!(topic.len(), 1);
-        let name = topic[0].header(headers::SPOOL_FILE).unwrap();
-        let content = std::fs::read(bed.spool.path().join(name)).unwrap();
-        let whole = SpooledDeadLetter::decode(&content).unwrap();
-        assert_eq!(whole.topic, DLQ);
-        let envelope = Envelope::decode(&whole.message.payload, None).unwrap();
-        assert_eq!(envelope.original_payload.unwrap(), b"{bad 0");
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn without_a_place_for_the_whole_nothing_is_settled() {
-        let bed = bed(1, 100).await;
-        refuse_as_too_large(&bed, 1);
-        std::fs::remove_dir(bed.spool.path()).unwrap();
-        let error = bed.letters.send(bed.records, &judge()).await.unwrap_err();
-        assert!(matches!(error, WorkerError::Spool { .. }), "{error}");
-        assert!(error.to_string().contains("WORKER_SPOOL_DIR"), "{error}");
-        let totals = bed.consumer.status().totals;
-        assert_eq!((totals.dead_lettered, totals.in_flight), (0, 1));
-    }
-}
+mod tests;

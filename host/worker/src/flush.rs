@@ -1,9 +1,10 @@
 //! The end of a batch: its rows in ClickHouse, what it refused in the
 //! dead-letter topic, and every record of it settled, once that is so.
 
-use crate::dead_letters::{DeadLetters, Verdict, now_ms};
+use crate::dead_letters::{DeadLetters, Rejected, Verdict, now_ms};
 use crate::error::WorkerError;
 use crate::insert::{Batch, Persistence, Watch, insert_rows};
+use crate::log_ids::LogIds;
 use crate::stats::Stats;
 use cdr_kafka::RawConsumer;
 use cdr_kafka::consumer::Record;
@@ -11,6 +12,7 @@ use cdr_kafka::dead_letter::FailureReason;
 use cdr_kafka::ledger::Outcome;
 use cdr_plugin_host::Provenance;
 use cdr_store::{DedupToken, OffsetRange, Rows, Store, StoreError, TableLayout};
+use cdr_telemetry::trace::TraceContext;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -78,6 +80,7 @@ impl Flush {
                 millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
                 "rows inserted"
             );
+            log_inserted(part);
         }
         for range in ended.abandoned {
             self.stats.abandoned(range.len());
@@ -88,25 +91,52 @@ impl Flush {
             );
         }
         for (range, detail) in ended.refused {
-            tracing::error!(
-                event = "batch_dead_lettered",
-                rows = range.len(),
-                error = detail,
-                "ClickHouse did not take rows; their records are dead-lettered"
-            );
             let verdict = Verdict {
                 reason: FailureReason::NormalizationError,
                 field: None,
                 detail,
             };
-            let refused = self.records[range]
+            let refused: Vec<_> = self.records[range]
                 .iter()
-                .map(|record| (record.clone(), verdict.clone()))
+                .map(|record| Rejected::new(record.clone(), verdict.clone()))
                 .collect();
+            // A row that stands alone is named here already.
+            let ids = match refused.as_slice() {
+                [alone] => alone.log_ids(),
+                _ => LogIds::default(),
+            };
+            tracing::error!(
+                event = "batch_dead_lettered",
+                raw_id = ids.raw_id,
+                trace_id = ids.trace_id,
+                span_id = ids.span_id,
+                rows = refused.len(),
+                error = verdict.detail,
+                "ClickHouse did not take rows; their records are dead-lettered"
+            );
             self.dead_letters.send(refused, &self.normalizer).await?;
         }
         self.stats.batch_ended(started.elapsed().as_secs_f64());
         Ok(())
+    }
+}
+
+/// One line a record, for who follows a trace; costs nothing unless it is wanted.
+fn log_inserted(records: &[Record]) {
+    if !tracing::enabled!(tracing::Level::DEBUG) {
+        return;
+    }
+    for record in records {
+        let ids = LogIds::new(record, record.trace.map(TraceContext::child));
+        tracing::debug!(
+            event = "record_inserted",
+            raw_id = ids.raw_id,
+            trace_id = ids.trace_id,
+            span_id = ids.span_id,
+            partition = record.id.partition,
+            offset = record.id.offset,
+            "record inserted"
+        );
     }
 }
 
@@ -175,6 +205,7 @@ mod tests {
             timestamp_ms: Some(1_700_000_000_000),
             received_at_ms: 1_700_000_000_000,
             replay_count: 0,
+            trace: None,
         }
     }
 

@@ -22,6 +22,7 @@ mod dead_letters;
 mod error;
 mod flush;
 pub mod insert;
+mod log_ids;
 mod metrics;
 mod pipeline;
 pub mod progress;

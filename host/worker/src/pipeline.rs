@@ -4,7 +4,7 @@
 use crate::batcher::{Action, Batcher};
 use crate::buffer::{Buffer, Waiting};
 use crate::convert;
-use crate::dead_letters::{DeadLetters, Verdict, now_ms};
+use crate::dead_letters::{DeadLetters, Rejected, Verdict, now_ms};
 use crate::error::WorkerError;
 use crate::flush::Flush;
 use crate::insert::Persistence;
@@ -296,30 +296,30 @@ impl Pipeline {
                     field: rejection.field,
                     detail: rejection.detail,
                 };
-                rejected.push((waiting.record, verdict));
+                rejected.push(Rejected::new(waiting.record, verdict));
             }
         }
         for (row, fault) in normalized.faults {
             self.parts.stats.fault(fault.kind.tag());
             if let Some(waiting) = take(row) {
-                tracing::error!(
-                    event = "normalizer_fault",
-                    raw_id = waiting
-                        .record
-                        .key
-                        .as_deref()
-                        .map(|key| String::from_utf8_lossy(key).into_owned()),
-                    kind = fault.kind.tag(),
-                    digest = self.state.serving.normalizer.provenance().digest,
-                    stderr = fault.stderr,
-                    "the normalizer failed on a record: {fault}"
-                );
                 let verdict = Verdict {
                     reason: FailureReason::NormalizationError,
                     field: None,
                     detail: fault.to_string(),
                 };
-                rejected.push((waiting.record, verdict));
+                let faulty = Rejected::new(waiting.record, verdict);
+                let ids = faulty.log_ids();
+                tracing::error!(
+                    event = "normalizer_fault",
+                    raw_id = ids.raw_id,
+                    trace_id = ids.trace_id,
+                    span_id = ids.span_id,
+                    kind = fault.kind.tag(),
+                    digest = self.state.serving.normalizer.provenance().digest,
+                    stderr = fault.stderr,
+                    "the normalizer failed on a record: {fault}"
+                );
+                rejected.push(faulty);
             }
         }
 

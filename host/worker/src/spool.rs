@@ -104,6 +104,7 @@ mod tests {
             received_at_ms: 1_700_000_000_000,
             normalizer: None,
             replay_count: 0,
+            trace: None,
         }
     }
 

@@ -24,11 +24,16 @@ pub struct MemorySampler {
 impl MemorySampler {
     /// Starts to look at these processes, by name.
     pub fn start(processes: BTreeMap<String, u32>) -> Self {
+        Self::every(INTERVAL, processes)
+    }
+
+    /// The same, as often as this.
+    pub fn every(interval: Duration, processes: BTreeMap<String, u32>) -> Self {
         let samples = Samples::default();
         let kept = Arc::clone(&samples);
         let started = Instant::now();
         let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(INTERVAL);
+            let mut ticks = tokio::time::interval(interval);
             loop {
                 ticks.tick().await;
                 let at = started.elapsed();

@@ -13,6 +13,8 @@ use crate::{EmbeddedError, parent};
 
 /// How long children of a parent that was killed may hold the folder.
 const TAKEOVER: Duration = Duration::from_secs(5);
+/// What the standard library uses for a panic.
+const EXIT_PANICKED: i32 = 101;
 const STORAGE_FILE: &str = "broker.db";
 
 /// What the child is given.
@@ -45,6 +47,7 @@ pub fn run(args: BrokerChildArgs) -> Result<(), EmbeddedError> {
 fn serve(data: &Path, port: u16, port_file: &PortFile) -> Result<(), EmbeddedError> {
     let _lock = FolderLock::take(data, TAKEOVER)?;
     port_file.clear()?;
+    end_on_panic();
     // Storage is given by URL, in which not every path can be written: so a bare name.
     std::env::set_current_dir(data).map_err(|source| EmbeddedError::io("enter", data, source))?;
     let failed = |detail: String| EmbeddedError::BrokerFailed {
@@ -84,4 +87,18 @@ fn serve(data: &Path, port: u16, port_file: &PortFile) -> Result<(), EmbeddedErr
             .await
             .map_err(|error| failed(error.to_string()))
     })
+}
+
+/// Ends the process when something in it panics, after that was logged.
+///
+/// Tansu 0.6.0 panics in the task that owns its storage when a producer comes with an
+/// epoch that it has not seen, as one does whose records timed out (`lite.rs`, "more or
+/// less than one row"). It then goes on accepting connections and answers every request
+/// with an error, for ever; a part that is gone is seen, named, and started again.
+fn end_on_panic() {
+    let log = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        log(info);
+        std::process::exit(EXIT_PANICKED);
+    }));
 }
